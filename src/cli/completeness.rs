@@ -5,6 +5,7 @@ use crate::event::syscall_table::{CallId, GROUPS};
 use crate::pipeline::Summary;
 use crate::text::quantity;
 use crate::text::shares;
+use crate::text::table::{Cell, Column, Report};
 
 /// Returns the parts that are missing from the log, the most important first; empty if it has all
 /// records.
@@ -94,9 +95,46 @@ pub(super) fn not_recorded(summary: &Summary) -> Option<String> {
     if !header.tracepoints.iter().any(|tracepoint| tracepoint.system == "block") {
         missing.push("block".to_owned());
     }
+    let first = missing.first()?.clone();
+    let stat_calls = summary.end.as_ref().and_then(|end| end.stat_calls);
+    if let (Some(count), Some(stat)) = (stat_calls, missing.iter_mut().find(|it| *it == "%stat")) {
+        stat.push_str(&format!(" ({})", quantity::counted(count, "call")));
+    }
     let all = missing.join(" ");
-    let first = missing.first()?;
     Some(format!("not recorded: {all}; add some: -e %default,{first} (iotrace-perf list)"))
+}
+
+/// Smallest number of calls that ask about files at which a report begins with them.
+const STAT_STORM: u64 = 1000;
+
+/// Returns the sentence about calls that ask about files, if there were many, and more of them than
+/// recorded calls.
+pub(super) fn stat_storm(summary: &Summary) -> Option<String> {
+    let count = summary.end.as_ref().and_then(|end| end.stat_calls)?;
+    let recorded = summary.ledger.pairs;
+    (count >= STAT_STORM && count > recorded).then(|| {
+        format!(
+            "{} that ask about files (stat, access, readlink) were not recorded, beside {} that \
+             were; record both: -e %default,%stat",
+            quantity::counted(count, "call"),
+            quantity::count(recorded),
+        )
+    })
+}
+
+/// Puts the sentence about calls that ask about files before the other findings of a report on
+/// calls.
+pub(super) fn add_stat_storm(report: &mut Report, summary: &Summary) {
+    let is_on_calls = ["summary", "files"].contains(&report.kind);
+    let Some(sentence) = stat_storm(summary).filter(|_| is_on_calls) else { return };
+    if let Some(table) = report.tables.iter_mut().find(|table| table.key == "findings") {
+        let cell = |column: &Column| match column.key {
+            "finding" => Cell::Word("not-recorded".to_owned()),
+            "text" => Cell::Word(sentence.clone()),
+            _ => Cell::None,
+        };
+        table.rows.insert(0, table.columns.iter().map(cell).collect());
+    }
 }
 
 /// Returns the reason why the recording has not all of a launched program, although it ended in

@@ -72,6 +72,7 @@ pub(super) fn print_doubts(summary: &Summary) {
 pub(super) fn add_to(report: &mut Report, converted: &Converted) {
     report.incomplete = completeness::missing(&converted.summary);
     report.notes.extend(notes(converted));
+    completeness::add_stat_storm(report, &converted.summary);
 }
 
 /// Warnings about missing or doubtful data for the end of a report, and whether the kernel's
