@@ -61,6 +61,33 @@ pub(super) fn missing(summary: &Summary) -> Vec<String> {
     missing
 }
 
+/// Returns the line that no record is missing, with what is not known all the same; `None`: records
+/// are missing.
+pub(super) fn complete(summary: &Summary) -> Option<String> {
+    if !missing(summary).is_empty() {
+        return None;
+    }
+    let ledger = &summary.ledger;
+    let open = [(ledger.open_at_end, "call"), (ledger.requests_open, "request")];
+    let open = open.iter().filter(|(count, _)| *count > 0);
+    let open: Vec<String> = open.map(|(count, noun)| quantity::counted(*count, noun)).collect();
+    let cut_off = (ledger.cut_off > 0).then(|| quantity::counted(ledger.cut_off, "call"));
+    let parts = [
+        ("not known", unknown(summary)),
+        ("in progress at the end", open),
+        ("without an end, for their thread ended", cut_off.into_iter().collect()),
+    ];
+    let parts = parts.iter().filter(|(_, values)| !values.is_empty());
+    let parts = parts.map(|(what, values)| format!("; {what}: {}", values.join(", ")));
+    Some(format!("complete: nothing lost{}", parts.collect::<String>()))
+}
+
+/// True if block requests of other programs were counted, or their counts are missing.
+pub(super) fn has_others(summary: &Summary) -> bool {
+    let others = summary.others();
+    summary.others_are_unknown() || others.values().any(|requests| requests.all().0 > 0)
+}
+
 /// Returns the records that the kernel lost, with their share and time.
 fn lost(summary: &Summary) -> Option<String> {
     let lost = summary.lost();

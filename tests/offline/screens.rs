@@ -18,7 +18,7 @@ const COLUMNS: usize = 80;
 const EXCEEDED: i32 = 100;
 
 /// Budget of the screen about a test in CI.
-const BUDGET: &str = "[[limit]]\nopens = 900\nfailed_opens = 400\n";
+const BUDGET: &str = "[[limit]]\nopens = 300\nfailed_opens = 310\n";
 
 /// A question, the command that answers it, and words of the answer.
 struct Screen {
@@ -81,7 +81,7 @@ const SCREENS: &[Screen] = &[
         "which-file-is-opened-300-times",
         &["files", "py.iocap"],
         &["documents/logs/py"],
-        &["/tmp/demo/cfg.json was opened 300 times", "/tmp/demo/missing.ini"],
+        &["opens failed", "/tmp/demo 300", "/tmp/demo/cfg.json was opened 300 times"],
     ),
     screen(
         "is-there-a-picture-for-a-colleague",
@@ -93,7 +93,7 @@ const SCREENS: &[Screen] = &[
         "what-changed-between-two-runs",
         &["diff", "before.iocap", "after.iocap"],
         &["documents/logs/before", "documents/logs/after"],
-        &["opens", "cfg.json"],
+        &["openat operations 634 234 −400", "the program ran"],
     ),
     screen(
         "what-happened-in-the-incident",
@@ -117,7 +117,7 @@ const SCREENS: &[Screen] = &[
         name: "are-there-more-opens-than-allowed",
         arguments: &["check", "--budget", "io.toml", "py.iocap"],
         logs: &["documents/logs/py"],
-        answer: &["more than the 900 that are allowed"],
+        answer: &["opens 326, more than the 300 that are allowed"],
         status: EXCEEDED,
     },
     screen(
@@ -142,7 +142,7 @@ const SCREENS: &[Screen] = &[
         "can-it-be-replayed",
         &["replay", "plan", "rp.iocap", "-o", "app.ioplan"],
         &["documents/logs/rp"],
-        &["operations replayed 393", "Not replayed"],
+        &["operations replayed 393", "not replayed 17"],
     ),
     screen(
         "do-reads-come-from-memory",
@@ -206,4 +206,32 @@ fn first_screens_answer_the_questions() {
         let file = root.join("tests/screens").join(screen.name).with_extension("txt");
         expect_file![file].assert_eq(&shown);
     }
+}
+
+/// Fails if the help of the program does not fit a terminal, or its columns are not aligned.
+#[test]
+fn verbs_are_in_two_columns() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_iotrace-perf"));
+    let output = command.arg("--help").stdin(Stdio::null()).output().expect("it runs");
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    let verbs = text.lines().take_while(|line| !line.starts_with("Options "));
+    let verbs: Vec<&str> =
+        verbs.filter(|line| line.starts_with("  ") && !line.starts_with("   ")).collect();
+    assert!(verbs.len() > 20, "{text}");
+    for verb in verbs {
+        assert!(verb.chars().count() <= COLUMNS, "{verb}");
+        let (name, about) = verb.split_at(14);
+        assert!(name.ends_with(' ') && !about.starts_with(' '), "{verb}");
+    }
+}
+
+/// Fails if a misspelled column has no near one.
+#[test]
+fn misspelled_column_has_a_nearest_one() {
+    let log = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/logs/v2/questions.iocap");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_iotrace-perf"));
+    command.args(["summary", "--sort", "byts"]).arg(log).stdin(Stdio::null());
+    let output = command.output().expect("it runs");
+    let text = String::from_utf8(output.stderr).expect("UTF-8");
+    assert!(text.contains("this report has no column byts, did you mean bytes?"), "{text}");
 }
