@@ -124,7 +124,9 @@ pub(super) fn not_recorded(summary: &Summary) -> Option<String> {
     }
     let first = missing.first()?.clone();
     let stat_calls = summary.end.as_ref().and_then(|end| end.stat_calls);
-    if let (Some(count), Some(stat)) = (stat_calls, missing.iter_mut().find(|it| *it == "%stat")) {
+    if let (Some(count), Some(stat)) =
+        (stat_calls, missing.iter_mut().find(|group| *group == "%stat"))
+    {
         stat.push_str(&format!(" ({})", quantity::counted(count, "call")));
     }
     let all = missing.join(" ");
