@@ -31,6 +31,7 @@ use crate::operation::attribution::{
 use crate::operation::block::{BlockRequest, BlockStep, RequestEnd};
 use crate::operation::io_class::IoClass;
 use crate::operation::model::ProcessKey;
+use crate::operation::mount_table::MountTable;
 use crate::operation::{Sink, Step};
 use crate::units::{DevId, KernelTime, Pid, SECTOR_BYTES, Tid};
 
@@ -139,6 +140,8 @@ pub struct CacheUses {
     is_of_some_disks: bool,
     /// Block devices by the names of their nodes.
     devices: FxHashMap<Vec<u8>, DevId>,
+    /// Mounts at the start of the recording.
+    mounts: MountTable,
     /// Bytes read from file systems without a device of their own, by the file system.
     pub by_file_system: BTreeMap<DevId, u64>,
     /// Reads by operation.
@@ -169,6 +172,7 @@ impl CacheUses {
             has_requests: header.tracepoints.iter().any(|point| point.system == "block"),
             is_of_some_disks: !header.device_filter.is_empty(),
             devices: header.disks.iter().flat_map(device_names).collect(),
+            mounts: MountTable::default(),
             by_file_system: BTreeMap::new(),
             calls: BoundedMap::default(),
             processes: BoundedMap::default(),
@@ -278,6 +282,13 @@ impl CacheUses {
         key.0.major() == 0 && device_of(key).is_none() && !self.on_disk.contains_key(&key)
     }
 
+    /// Returns the file system without a device on which a file of unknown device is, by its path.
+    fn elsewhere_by_path(&self, done: &CompletedOp<'_>) -> Option<DevId> {
+        let path = done.file.filter(|file| file.stat.is_none())?.path.as_ref()?;
+        let found = self.mounts.of_file(&path.bytes, path.mounts, None)?;
+        found.mount.has_no_device().then_some(found.mount.dev)
+    }
+
     /// Takes an operation. Its bytes count only if it is selected; the parts of files that it has
     /// read are used in any case.
     pub(super) fn done(&mut self, done: &CompletedOp<'_>, is_selected: bool) {
@@ -302,11 +313,11 @@ impl CacheUses {
         let flags = done.file.and_then(|file| file.flags).unwrap_or(0);
         let device = done.file.and_then(|file| file.stat).filter(is_character_device);
         let elsewhere = match (device, &place) {
-            (Some(device), _) => device.inode(),
+            (Some(device), _) => device.inode().map(|key| key.0),
             (None, Some((key, _))) if self.has_requests_of(*key) => {
-                Some(*key).filter(|key| self.is_elsewhere(*key))
+                self.is_elsewhere(*key).then_some(key.0)
             }
-            _ => None,
+            _ => self.elsewhere_by_path(done),
         };
         match place {
             _ if elsewhere.is_some() => used.elsewhere = bytes,
@@ -323,8 +334,8 @@ impl CacheUses {
             }
             None => used.unknown = bytes,
         }
-        if let Some(key) = elsewhere.filter(|_| is_selected) {
-            let sum = self.by_file_system.entry(key.0).or_default();
+        if let Some(file_system) = elsewhere.filter(|_| is_selected) {
+            let sum = self.by_file_system.entry(file_system).or_default();
             *sum = sum.saturating_add(bytes);
         }
         if is_selected {
@@ -408,6 +419,7 @@ impl CacheUses {
             Step::Block { step: BlockStep::Ended(request), pieces, .. } => {
                 self.disk_read(request, pieces);
             }
+            Step::MountsSeen(table) => self.mounts = (*table).clone(),
             _ => self.names.look(step),
         }
     }

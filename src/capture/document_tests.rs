@@ -400,6 +400,7 @@ fn full_end() -> End {
             programs: 1,
             first: vec![UnreadProgram { path: word.clone(), reason: word }],
         },
+        stat_calls: Some(1),
     }
 }
 

@@ -386,6 +386,10 @@ pub struct End {
     /// recorded.
     #[serde(skip_serializing_if = "is_zero")]
     pub others: Others,
+    /// Number of calls that ask about files (`%stat`), which were counted and not recorded. `None`:
+    /// they were recorded, or not counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stat_calls: Option<u64>,
 }
 
 /// Block requests that are not in the log.

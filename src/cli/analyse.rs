@@ -14,6 +14,7 @@ use super::converted::Converted;
 use super::error::CliError;
 use super::files_args::{self, FilesArgs};
 use super::filter_args::FilterSpec;
+use super::foreign_options::near;
 use super::message::print_error;
 use super::recording::{self, LogPlace};
 use super::report_args::{ByArg, PrintArgs};
@@ -370,7 +371,12 @@ pub(super) fn chosen(mut report: Report, args: &PrintArgs) -> Result<(), CliErro
 /// Keeps the table of the options, and sorts by their column, as far as the report has these.
 fn choose(report: &mut Report, args: &PrintArgs) -> Result<(), CliError> {
     let none = |what: &str, name: &str, all: &[&str]| {
-        CliError::Usage(format!("this report has no {what} {name}; it has: {}", all.join(", ")))
+        let near = near(name, all.iter().copied());
+        let near = near.map_or_else(String::new, |near| format!(", did you mean {near}?"));
+        CliError::Usage(format!(
+            "this report has no {what} {name}{near}; it has: {}",
+            all.join(", ")
+        ))
     };
     let mut wrong = None;
     if let Some(table) = &args.table {

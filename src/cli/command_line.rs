@@ -48,7 +48,7 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Verb {
-    /// Record a program, processes, or the machine (also without this word)
+    /// Record a program, processes or the machine: the default
     Record(RecordArgs),
     /// Make an OTF2 archive, a Perfetto trace or an anonymised log
     Convert(ConvertArgs),
@@ -79,13 +79,13 @@ pub(super) enum Verb {
     Neighbours(GroupedArgs),
     /// Durations of operations by layer, with histograms
     Latency(LatencyArgs),
-    /// Accesses of files and directories by process; repeated, wasted ones
+    /// Accesses of files and directories by process; repeated ones
     Files(FilesArgs),
     /// Reads from memory and from disks: the page cache, reading ahead
     Cache(GroupedArgs),
     /// Hit rates with other memory, queues of another device
     WhatIf(WhatIfArgs),
-    /// The slowest operations, with the block requests that they waited for
+    /// The slowest operations, with the requests that they waited for
     Slow(GroupedArgs),
     /// Access patterns of files and devices: order, sizes, queue depth
     Pattern(GroupedArgs),

@@ -5,6 +5,7 @@ use crate::event::syscall_table::{CallId, GROUPS};
 use crate::pipeline::Summary;
 use crate::text::quantity;
 use crate::text::shares;
+use crate::text::table::{Cell, Column, Report};
 
 /// Returns the parts that are missing from the log, the most important first; empty if it has all
 /// records.
@@ -60,6 +61,33 @@ pub(super) fn missing(summary: &Summary) -> Vec<String> {
     missing
 }
 
+/// Returns the line that no record is missing, with what is not known all the same; `None`: records
+/// are missing.
+pub(super) fn complete(summary: &Summary) -> Option<String> {
+    if !missing(summary).is_empty() {
+        return None;
+    }
+    let ledger = &summary.ledger;
+    let open = [(ledger.open_at_end, "call"), (ledger.requests_open, "request")];
+    let open = open.iter().filter(|(count, _)| *count > 0);
+    let open: Vec<String> = open.map(|(count, noun)| quantity::counted(*count, noun)).collect();
+    let cut_off = (ledger.cut_off > 0).then(|| quantity::counted(ledger.cut_off, "call"));
+    let parts = [
+        ("not known", unknown(summary)),
+        ("in progress at the end", open),
+        ("without an end, for their thread ended", cut_off.into_iter().collect()),
+    ];
+    let parts = parts.iter().filter(|(_, values)| !values.is_empty());
+    let parts = parts.map(|(what, values)| format!("; {what}: {}", values.join(", ")));
+    Some(format!("complete: nothing lost{}", parts.collect::<String>()))
+}
+
+/// True if block requests of other programs were counted, or their counts are missing.
+pub(super) fn has_others(summary: &Summary) -> bool {
+    let others = summary.others();
+    summary.others_are_unknown() || others.values().any(|requests| requests.all().0 > 0)
+}
+
 /// Returns the records that the kernel lost, with their share and time.
 fn lost(summary: &Summary) -> Option<String> {
     let lost = summary.lost();
@@ -94,9 +122,48 @@ pub(super) fn not_recorded(summary: &Summary) -> Option<String> {
     if !header.tracepoints.iter().any(|tracepoint| tracepoint.system == "block") {
         missing.push("block".to_owned());
     }
+    let first = missing.first()?.clone();
+    let stat_calls = summary.end.as_ref().and_then(|end| end.stat_calls);
+    if let (Some(count), Some(stat)) =
+        (stat_calls, missing.iter_mut().find(|group| *group == "%stat"))
+    {
+        stat.push_str(&format!(" ({})", quantity::counted(count, "call")));
+    }
     let all = missing.join(" ");
-    let first = missing.first()?;
     Some(format!("not recorded: {all}; add some: -e %default,{first} (iotrace-perf list)"))
+}
+
+/// Smallest number of calls that ask about files at which a report begins with them.
+const STAT_STORM: u64 = 1000;
+
+/// Returns the sentence about calls that ask about files, if there were many, and more of them than
+/// recorded calls.
+pub(super) fn stat_storm(summary: &Summary) -> Option<String> {
+    let count = summary.end.as_ref().and_then(|end| end.stat_calls)?;
+    let recorded = summary.ledger.pairs;
+    (count >= STAT_STORM && count > recorded).then(|| {
+        format!(
+            "{} that ask about files (stat, access, readlink) were not recorded, beside {} that \
+             were; record both: -e %default,%stat",
+            quantity::counted(count, "call"),
+            quantity::count(recorded),
+        )
+    })
+}
+
+/// Puts the sentence about calls that ask about files before the other findings of a report on
+/// calls.
+pub(super) fn add_stat_storm(report: &mut Report, summary: &Summary) {
+    let is_on_calls = ["summary", "files"].contains(&report.kind);
+    let Some(sentence) = stat_storm(summary).filter(|_| is_on_calls) else { return };
+    if let Some(table) = report.tables.iter_mut().find(|table| table.key == "findings") {
+        let cell = |column: &Column| match column.key {
+            "finding" => Cell::Word("not-recorded".to_owned()),
+            "text" => Cell::Word(sentence.clone()),
+            _ => Cell::None,
+        };
+        table.rows.insert(0, table.columns.iter().map(cell).collect());
+    }
 }
 
 /// Returns the reason why the recording has not all of a launched program, although it ended in

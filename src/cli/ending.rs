@@ -6,7 +6,7 @@ use std::path::Path;
 use nix::sys::signal::Signal;
 
 use super::audit_line::{AuditVerdict, audit};
-use super::completeness::{missing, unknown};
+use super::completeness::{missing, stat_storm, unknown};
 use super::converted::{Converted, LogPaths};
 use super::message::{print_error, print_line};
 use super::output::Output;
@@ -37,6 +37,7 @@ pub(super) fn print(
         lines.push(trust(summary, verdict.as_ref()));
     }
     let differs = verdict.is_some_and(|verdict| verdict.is_equal == Some(false));
+    lines.extend(stat_storm(summary));
     lines.extend(scope_lines::lines(summary));
     lines.extend(files(log, output));
     lines.extend(archive_lines(converted));

@@ -129,6 +129,7 @@ fn counts(summary: &Summary) -> Map<String, Value> {
         ("async_open", json!(ledger.async_open)),
         ("requests_open", json!(ledger.requests_open)),
         ("requests_foreign", json!(ledger.requests_foreign)),
+        ("stat_calls", json!(summary.end.as_ref().and_then(|end| end.stat_calls))),
         ("others", others(summary)),
         ("others_unknown", json!(summary.others_are_unknown())),
         ("others_kept_undecided", json!(left_out.map(|others| others.kept_undecided))),

@@ -117,7 +117,7 @@ fn subcommands_text(command: &Command) -> String {
         for name in names {
             let about = command.find_subcommand(name).and_then(Command::get_about);
             let about = about.map(ToString::to_string).unwrap_or_default();
-            text.push_str(&format!("  {name:<8} {about}\n"));
+            text.push_str(&format!("  {name:<11} {about}\n"));
         }
         text.push('\n');
     }

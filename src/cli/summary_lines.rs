@@ -8,7 +8,7 @@ use super::capsule_lines;
 use super::completeness;
 use super::converted::{Converted, LogPaths};
 use super::cost_lines::{cost, duration_share};
-use super::message::print_line;
+use super::message::{print_error, print_line};
 use super::output::Output;
 use super::scope_lines;
 use super::values::STACK_BYTES_MAX;
@@ -19,7 +19,7 @@ use crate::operation::disk;
 use crate::pipeline::{OtherRequests, Summary};
 use crate::text::quantity::{count, counted, counted_as, counted_with, size, time};
 use crate::text::shares;
-use crate::text::table::Report;
+use crate::text::table::{Report, incomplete_line};
 use crate::tracer::tracepoint_plan::SourceKind;
 use crate::units::{DevId, SECTOR_BYTES};
 
@@ -30,14 +30,20 @@ const LOCATIONS_OF_USUAL_LIMIT: u64 = 1000;
 /// same moment.
 const WALL_MOVED_NS: u64 = 100_000_000;
 
-/// Prints these lines about a log that was converted to standard error.
+/// Prints what was made of a log, and whether the log is complete, to standard error; all counts if
+/// records are missing.
 pub(super) fn print(log: LogPaths<'_>, output: Option<&Output>, converted: &Converted) {
-    let bytes = std::fs::metadata(log.path).map_or(0, |metadata| metadata.len());
+    let summary = &converted.summary;
+    incomplete_line(&completeness::missing(summary)).iter().for_each(|line| print_error(line));
     if let Some(output) = output.filter(|_| converted.archive.is_some()) {
         print_line(&format!("wrote {0}; open it: vampir {0}", output.archive().display()));
     }
-    let lines = archive_lines(converted).into_iter().chain(lines(bytes, converted));
-    lines.for_each(|line| print_line(&line));
+    let bytes = std::fs::metadata(log.path).map_or(0, |metadata| metadata.len());
+    let state = match completeness::complete(summary) {
+        Some(complete) => [vec![complete], warnings(summary)].concat(),
+        None => lines(bytes, converted),
+    };
+    archive_lines(converted).iter().chain(&state).for_each(|line| print_line(line));
 }
 
 /// Returns what readers of the archive have to know.
@@ -65,7 +71,7 @@ pub(super) fn archive_lines(converted: &Converted) -> Vec<String> {
 pub(super) fn print_doubts(summary: &Summary) {
     imported(summary).iter().for_each(|imported| print_line(imported));
     read_until(summary).iter().for_each(|part| print_line(part));
-    print_line(&losses(summary));
+    print_line(&state(summary));
     doubts(summary).iter().for_each(|doubt| print_line(doubt));
 }
 
@@ -73,6 +79,9 @@ pub(super) fn print_doubts(summary: &Summary) {
 pub(super) fn add_to(report: &mut Report, converted: &Converted) {
     report.incomplete = completeness::missing(&converted.summary);
     report.notes.extend(notes(converted));
+    if converted.filter_notes.is_empty() {
+        completeness::add_stat_storm(report, &converted.summary);
+    }
 }
 
 /// Warnings about missing or doubtful data for the end of a report, and whether the kernel's
@@ -82,15 +91,10 @@ pub(super) fn notes(converted: &Converted) -> Vec<String> {
     let mut notes = converted.filter_notes.clone();
     notes.extend(imported(summary));
     notes.extend(capsule_lines::note(summary));
-    let ledger = &summary.ledger;
-    let open = ledger.open_at_end + ledger.requests_open;
-    let is_clear = completeness::missing(summary).is_empty()
-        && completeness::unknown(summary).is_empty()
-        && ledger.cut_off + if summary.read_until.is_some() { 0 } else { open } == 0;
-    notes.push(if is_clear { "complete: nothing lost".to_owned() } else { losses(summary) });
+    notes.push(state(summary));
     notes.extend(read_until(summary));
     notes.extend(scope_lines::lines(summary));
-    notes.extend(others(summary));
+    notes.extend(others(summary).filter(|_| completeness::has_others(summary)));
     notes.extend(attribution(&summary.ledger));
     notes.extend(audit_line(summary, &converted.totals));
     notes.extend(doubts(summary));
@@ -283,6 +287,12 @@ fn counts(converted: &Converted) -> String {
     let more = calls.len().saturating_sub(shown.len());
     let more = if more > 0 { format!(", {more} more") } else { String::new() };
     format!("calls: {}{more}", if shown.is_empty() { "none".into() } else { shown.join(", ") })
+}
+
+/// Returns whether the recording is complete, and what is not known; all counts if records are
+/// missing.
+fn state(summary: &Summary) -> String {
+    completeness::complete(summary).unwrap_or_else(|| losses(summary))
 }
 
 /// Counts of all irregularities, zeros included.

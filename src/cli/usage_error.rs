@@ -501,13 +501,8 @@ fn option<'a>(line: &TypedLine<'a>, id: &str) -> Option<&'a Arg> {
 }
 
 /// Subcommands of other tools, and the ones here.
-const OTHER_SUBCOMMANDS: [(&str, &str); 5] = [
-    ("stat", "summary"),
-    ("top", "live"),
-    ("trace", "live"),
-    ("dump", "script"),
-    ("version", "--version"),
-];
+const OTHER_SUBCOMMANDS: [(&str, &str); 4] =
+    [("stat", "summary"), ("trace", "live"), ("dump", "script"), ("version", "--version")];
 
 /// Subcommands of other tools that have no counterpart here.
 const NO_SUBCOMMANDS: [&str; 3] = ["completion", "manpage", "config"];

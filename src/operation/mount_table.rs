@@ -63,6 +63,12 @@ impl MountEntry {
     pub fn is_pseudo(&self) -> bool {
         PSEUDO.contains(&self.fs_type.as_str())
     }
+
+    /// True if no block device has the files: those of tmpfs, FUSE, NFS and the like.
+    pub fn has_no_device(&self) -> bool {
+        let is_numbered = NUMBERED_WITHIN.contains(&self.fs_type.as_str());
+        self.dev.major() == 0 && !is_numbered && !self.source.starts_with(b"/dev/")
+    }
 }
 
 /// Mount of a file.

@@ -1,6 +1,6 @@
 //! Report of `files --life`.
 
-use super::rows::{column, first_rows, key_column, others};
+use super::rows::{column, first_rows, key_column, others, titled};
 use crate::analysis::biography::{Biographies, ByteFates, Life, LifeEvent, LifeStep};
 use crate::analysis::summary::KeyParts;
 use crate::anomaly::Link;
@@ -151,7 +151,7 @@ impl Lives<'_> {
         }
         Table {
             key: "events",
-            title: format!("Events ({total})"),
+            title: titled("Events", total),
             columns: vec![
                 key_column(0, "life", "life"),
                 column("start_ns", "at"),

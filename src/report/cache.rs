@@ -4,7 +4,7 @@ use super::file_rows::{file_cells, file_columns, other_files};
 use super::file_systems::FileSystems;
 use super::grouping::{self, ProcessGroup, ReportOptions, groups};
 use super::places::{PlaceTable, PlacedFile, Places, table_of};
-use super::rows::{column, first_rows, key_column, left_out, others, rest_of_keys};
+use super::rows::{column, first_rows, key_column, left_out, others, rest_of_keys, titled};
 use super::summary::title;
 use crate::analysis::bounded_map::KEYS_MAX;
 use crate::analysis::cache_use::{CacheUse, CacheUses};
@@ -76,7 +76,7 @@ fn table(
     }
     Table {
         key,
-        title: format!("{title} ({total})"),
+        title: titled(title, total),
         columns: USE.iter().chain(names).copied().collect(),
         rows: rows.into_iter().map(|row| [cells(&row.used), row.names].concat()).collect(),
     }

@@ -7,7 +7,7 @@ use super::file_rows::{file_cells, file_columns, other_files};
 use super::file_systems::FileSystems;
 use super::grouping::{self, Grouping, ProcessGroup, ReportOptions, cells_of, groups};
 use super::places::{PlaceTable, PlacedFile, Places, table_of};
-use super::rows::{column, first_rows, key_column, left_out, others, rest_of_keys};
+use super::rows::{column, first_rows, key_column, left_out, others, rest_of_keys, titled};
 use super::summary::device;
 use crate::analysis::bounded_map::{BoundedMap, KEYS_MAX};
 use crate::analysis::disk_use::{DiskAmount, DiskContents, DiskUse, DiskUses};
@@ -103,7 +103,7 @@ impl DiskNames {
         let disk = key_column(2, "disk", "disk");
         Table {
             key,
-            title: format!("{title} ({total})"),
+            title: titled(title, total),
             columns: USE.iter().chain(names).copied().chain([disk]).collect(),
             rows,
         }

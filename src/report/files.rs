@@ -10,7 +10,7 @@ use super::files_findings;
 use super::grouping::ReportOptions;
 use super::places::directory;
 use super::pseudo_files::{FoldedRows, KeyedFile, folded, note};
-use super::rows::{column, first_rows, key_column, left_out, others};
+use super::rows::{column, first_rows, key_column, left_out, others, titled};
 use crate::analysis::bounded_map::KEYS_MAX;
 use crate::analysis::files::{FileTotals, FileUse, ProcessUse};
 use crate::operation::disk;
@@ -106,7 +106,7 @@ fn table(
     }
     Table {
         key,
-        title: format!("{title} ({total})"),
+        title: titled(title, total),
         columns: USE.iter().chain(names).copied().collect(),
         rows,
     }
@@ -308,7 +308,7 @@ fn by_process(fold: &FileTotals, limit: usize) -> Table {
     }
     Table {
         key: "by_process",
-        title: format!("Processes and files ({total})"),
+        title: titled("Processes and files", total),
         columns: BY_PROCESS.into_iter().chain(file_columns("file")).collect(),
         rows,
     }

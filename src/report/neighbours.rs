@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::grouping::{Grouping, ReportOptions, user_word};
-use super::rows::{column, first_rows, key_column, left_out, others};
+use super::rows::{column, first_rows, key_column, left_out, others, titled};
 use super::summary::device;
 use crate::analysis::bounded_map::KEYS_MAX;
 use crate::analysis::neighbours::{Blame, DiskWaiting, Neighbours};
@@ -213,7 +213,7 @@ impl<'a> Sums<'a> {
         let aggressor = ["aggressor", "aggressor_pid", "aggressor_user", "aggressor_cgroup"];
         columns.extend(self.party_columns(aggressor, "for"));
         columns.push(key_column(0, "disk", "disk"));
-        let title = format!("Waiting while a disk worked for others ({total})");
+        let title = titled("Waiting while a disk worked for others", total);
         Table { key: "matrix", title, columns, rows: table_rows }
     }
 
@@ -262,7 +262,7 @@ impl<'a> Sums<'a> {
         let keys = ["victim", "victim_pid", "victim_user", "victim_cgroup"];
         columns.extend(self.party_columns(keys, "waited"));
         columns.push(key_column(0, "disk", "disk"));
-        let title = format!("Waiting for disks ({total})");
+        let title = titled("Waiting for disks", total);
         Table { key: "victims", title, columns, rows: table_rows }
     }
 

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashSet;
 
 use super::file_rows::{NAMELESS, file_cells, file_columns};
-use super::rows::{column, first_rows, key_column, left_out, others, rest_of_keys};
+use super::rows::{column, first_rows, key_column, left_out, others, rest_of_keys, titled};
 use super::size_histogram;
 use super::summary::device;
 use crate::analysis::bounded_map::KEYS_MAX;
@@ -148,7 +148,7 @@ fn table(
     }
     Table {
         key,
-        title: format!("{title} ({total})"),
+        title: titled(title, total),
         columns: COUNTS.iter().chain(&SHAPE).chain(names).copied().collect(),
         rows: cells,
     }

@@ -1,5 +1,6 @@
 //! Parts that tables share: columns, limits, and names of combined rows.
 
+use crate::text::quantity;
 use crate::text::quantity::counted;
 use crate::text::table::{Cell, Column, Report};
 
@@ -31,6 +32,11 @@ pub(super) fn first_rows<T>(mut rows: Vec<T>, limit: usize) -> (Vec<T>, Vec<T>) 
     (rows, rest)
 }
 
+/// Title of a table with the number of its rows.
+pub(super) fn titled(title: &str, rows: usize) -> String {
+    format!("{title} ({})", quantity::count(rows as u64))
+}
+
 /// Name of a row that combines rows beyond the limit.
 pub(super) fn others(count: usize) -> Cell {
     Cell::Word(format!("({count} others)"))
@@ -39,4 +45,15 @@ pub(super) fn others(count: usize) -> Cell {
 /// Name of the row for operations whose keys exceed the memory limit.
 pub(super) fn rest_of_keys() -> Cell {
     Cell::Word("(further ones)".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_a_title_are_separated_by_thousands() {
+        assert_eq!(titled("Files", 23), "Files (23)");
+        assert_eq!(titled("Files", 1_234_567), "Files (1,234,567)");
+    }
 }

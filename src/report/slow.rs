@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::file_rows::{NAMELESS, file_cells, file_columns};
-use super::rows::{column, first_rows, key_column, others};
+use super::rows::{column, first_rows, key_column, others, titled};
 use super::slow_commits;
 use super::summary::device;
 use crate::analysis::layer_split::LAYERS;
@@ -53,7 +53,7 @@ pub fn report(fold: &Slowest, summary: &Summary, limit: usize) -> Report {
         findings(&ranked, fold),
         Table {
             key: "slowest",
-            title: format!("Slowest operations ({} of {})", shown.len(), fold.operations),
+            title: format!("Slowest operations ({} of {})", shown.len(), count(fold.operations)),
             columns: OPERATION
                 .iter()
                 .chain(&PROCESS)
@@ -215,7 +215,7 @@ fn groups(ranked: &[&SlowOperation], limit: usize) -> Table {
     ];
     Table {
         key: "groups",
-        title: format!("The {} slowest by operation and file ({total})", ranked.len()),
+        title: titled(&format!("The {} slowest by operation and file", ranked.len()), total),
         columns: columns.into_iter().chain(file_columns("file")).collect(),
         rows,
     }

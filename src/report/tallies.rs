@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use super::rows::{column, first_rows, others};
+use super::rows::{column, first_rows, others, titled};
 use crate::analysis::group_stats::GroupStats;
 use crate::text::table::{Cell, Column, Table};
 
@@ -87,7 +87,7 @@ impl Tallies<'_> {
         };
         Table {
             key: self.key,
-            title: format!("{} ({total})", self.title),
+            title: titled(self.title, total),
             columns: TALLY.iter().chain(self.names).copied().collect(),
             rows: rows.into_iter().zip(parts).map(row).collect(),
         }

@@ -27,8 +27,8 @@ use super::tracefs_instance::{
     tracers_with_markers,
 };
 
-/// Purposes of the instances of the pool: those that record.
-const POOLED: [&str; 4] = ["main", "names", "entries", "block"];
+/// Purposes of the instances of the pool: those that record or count.
+const POOLED: [&str; 5] = ["main", "names", "entries", "block", "counter"];
 
 /// Time for which a free instance is kept, ns.
 const KEPT_NS: u64 = 60_000_000_000;

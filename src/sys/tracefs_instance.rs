@@ -24,8 +24,10 @@ const PREFIX: &str = "iotrace-";
 
 /// Purposes of our instances: the ends of their names. Those of the rings are in the log's header,
 /// too.
-const PURPOSES: [&str; 10] =
-    ["main", "names", "entries", "block", "tasks", "chains", "probes", "layers", "aio", "doctor"];
+const PURPOSES: [&str; 11] = [
+    "main", "names", "entries", "block", "tasks", "chains", "probes", "layers", "aio", "doctor",
+    "counter",
+];
 
 /// Purposes of the instances that show that the tracer of probes is alive.
 const MARKERS: [&str; 3] = ["probes", "layers", "aio"];

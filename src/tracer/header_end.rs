@@ -171,5 +171,6 @@ pub(super) fn end_frame(
         unread: Unread::default(),
         others: Others::default(),
         unread_programs: UnreadPrograms::default(),
+        stat_calls: None,
     }
 }

@@ -12,6 +12,7 @@
 //! function of the log.
 
 mod btf;
+mod call_counter;
 mod callchain_addresses;
 pub mod drain;
 mod ended_call;

@@ -1,6 +1,7 @@
 //! Opening of a recording: events from the chosen source, probes for names, for layers and for
 //! asynchronous operations.
 
+use super::call_counter::CallCounter;
 use super::environment::Environment;
 use super::error::TracerError;
 use super::layers::Layers;
@@ -155,7 +156,9 @@ fn open_from(
             inherited_source::open(described, &host.cpus, sizes, followed, options, warnings)?
         }
         SourceKind::Tracefs => {
-            tracefs_source::open(described, tracefs, &host.cpus, sizes, naming.names, functions)?
+            let (cpus, names) = (&host.cpus, naming.names);
+            let counter = CallCounter::open(tracefs, calls);
+            tracefs_source::open(described, tracefs, cpus, sizes, names, functions, counter)?
         }
     };
     if options.exact_args && !options.reads_exact_args() {

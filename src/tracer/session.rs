@@ -410,6 +410,7 @@ impl Session {
         warnings.extend(cpus_gone(&drained, self.is_inherited));
         let counts = kernel_counts(self.source.as_ref(), &mut warnings);
         // Work from here on is not accounted as overhead of the recording.
+        let stat_calls = self.source.stat_calls();
         let own = self.call_costs.with_cpu_time(rlimits::own_cpu_ns());
         let places =
             self.mounts.as_ref().map(|_| counted.write_places(&mut writer, &mut cancellation));
@@ -423,7 +424,7 @@ impl Session {
         let disks = disks::disks().into_iter().filter(|it| !self.disks.contains(it)).collect();
         let end = end_frame(reason, end_time.0.0, end_time.1, ended, counts, &counted, warnings);
         let end = End { own, disks, places_not_asked, wall_moved_ns, ..end };
-        let end = End { unread, unread_programs, others: counted.others, ..end };
+        let end = End { unread, unread_programs, others: counted.others, stat_calls, ..end };
         let last = writer.write_atomically(|it| it.json(FrameKind::END, clock::now(), &end));
         let log_error = counted.error.or(last.err());
         let sync_error = writer.synced().err().filter(|_| log_error.is_none());

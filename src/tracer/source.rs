@@ -87,6 +87,12 @@ pub trait Source: Send + std::fmt::Debug {
         Default::default()
     }
 
+    /// Returns the number of calls of `%stat` that were counted and not recorded; `None`: they were
+    /// not counted.
+    fn stat_calls(&self) -> Option<u64> {
+        None
+    }
+
     /// Returns the kernel's counters for each tracepoint and each kind of ring. Counts of recorded
     /// samples are left at 0: the log thread counts them.
     ///

@@ -20,6 +20,7 @@
 use std::fs::File;
 use std::io;
 
+use super::call_counter::CallCounter;
 use super::error::TracerError;
 use super::name_source::NameSource;
 use super::perf_source::{PerfSource, chains_layout, layout, open_chains, task_ring};
@@ -57,6 +58,8 @@ struct TracefsSource {
     set: Vec<Vec<String>>,
     /// Tracepoints with call chains.
     chained: PerfSource,
+    /// Counter of calls that are not recorded.
+    counter: Option<CallCounter>,
     cpus: Vec<u32>,
     header_page: String,
     header_event: String,
@@ -74,6 +77,7 @@ pub fn open(
     sizes: RingSizes,
     names_from: NameSource,
     functions: Functions,
+    counter: Option<CallCounter>,
 ) -> Result<OpenedSource, TracerError> {
     let header_page = tracefs.text("header_page")?;
     let header_event = tracefs.text("header_event")?;
@@ -117,6 +121,7 @@ pub fn open(
         set: set.map_err(TracerError::Instance)?,
         instances,
         chained,
+        counter,
         cpus,
         header_page,
         header_event,
@@ -183,9 +188,10 @@ fn settings(instance: &Instance, tracepoints: &[Described]) -> io::Result<Vec<St
 }
 
 impl TracefsSource {
-    /// Returns the instances that record only followed threads.
+    /// Returns the instances that record or count only followed threads.
     fn following(&self) -> impl Iterator<Item = &Instance> {
-        self.instances.iter().filter(|it| it.0 != RingKind::Block).map(|it| &it.1)
+        let recording = self.instances.iter().filter(|it| it.0 != RingKind::Block).map(|it| &it.1);
+        recording.chain(self.counter.iter().map(CallCounter::instance))
     }
 
     /// Fills a list of threads, which grows at forks from then on. Returns false if threads keep
@@ -221,11 +227,13 @@ impl Source for TracefsSource {
     fn enable(&self) -> io::Result<()> {
         // The chained tracepoints include ends of calls.
         self.chained.enable()?;
+        self.counter.iter().for_each(|counter| counter.switch("1"));
         self.switch(ORDER_ON, "1")
     }
 
     fn disable(&self) -> io::Result<()> {
         self.switch(ORDER_ON.into_iter().rev(), "0")?;
+        self.counter.iter().for_each(|counter| counter.switch("0"));
         self.chained.disable()
     }
 
@@ -277,8 +285,9 @@ impl Source for TracefsSource {
     }
 
     fn into_parts(self: Box<Self>) -> (Vec<Instance>, Vec<PerfEvent>) {
-        let instances = self.instances.into_iter().map(|(_, instance)| instance).collect();
-        (instances, self.chained.into_events())
+        let recording = self.instances.into_iter().map(|(_, instance)| instance);
+        let counting = self.counter.map(CallCounter::into_instance);
+        (recording.chain(counting).collect(), self.chained.into_events())
     }
 
     fn tracepoints(&self) -> &[Described] {
@@ -296,6 +305,10 @@ impl Source for TracefsSource {
         let has_chains = !self.chained.tracepoints().is_empty();
         let chains = has_chains.then(|| chains_layout(self.chained.functions()));
         [layout(), pages].into_iter().chain(chains).collect()
+    }
+
+    fn stat_calls(&self) -> Option<u64> {
+        self.counter.as_ref()?.count(&self.cpus)
     }
 
     fn counts(&self) -> io::Result<KernelCounts> {

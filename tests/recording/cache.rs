@@ -12,7 +12,7 @@ use crate::support::driver::process;
 use crate::support::driver::recording::{Recording, TIMEOUT, can_record, record};
 use crate::support::machine::mount::Mounted;
 use crate::support::machine::requirements::Need;
-use crate::support::machine::turns::alone;
+use crate::support::machine::turns::{alone, beside_others};
 use crate::support::scratch_dir;
 
 const FILE_BYTES: u64 = 8 << 20;
@@ -113,4 +113,27 @@ fn hits_and_misses_are_those_of_the_pages_in_memory() {
     check_file(&recording, &files[3], 0, RANDOM_READS * page);
     let random = row(&recording.report("cache"), &files[3]);
     assert_eq!(numbers(&random, ["ahead_bytes", "unused_bytes"]), [0, 0], "{random:#}");
+}
+
+/// Fails if reads of a file system without a block device are of unknown origin, where only the
+/// path of the file is known.
+#[test]
+fn reads_of_memory_are_known_by_the_path() {
+    if !can_record(&[Need::Uprobes]) {
+        return;
+    }
+    let _turn = beside_others();
+    let memory = tempfile::Builder::new().prefix("cache").tempdir_in("/dev/shm");
+    let file = fs::canonicalize(memory.expect("a directory").keep()).expect("there").join("file");
+    fs::write(&file, [b'x'; 4099]).expect("space");
+    let trace = scratch_dir("cache");
+    let (finished, recording) = record(
+        &trace.path().join("trace"),
+        &["--source", "tracefs", "--names", "uprobe"],
+        &["cat", file.to_str().expect("text")],
+    );
+    finished.success();
+    fs::remove_dir_all(file.parent().expect("ours")).expect("it is ours");
+    let row = row(&recording.report("cache"), &file);
+    assert_eq!(numbers(&row, ["read_bytes", "elsewhere_bytes"]), [4099, 4099], "{row:#}");
 }

@@ -21,7 +21,7 @@ use crate::support::machine::turns::{
 use crate::support::scratch_dir;
 
 /// Purposes of the instances of a recording of a program with the default events.
-const PURPOSES: [&str; 4] = ["block", "entries", "main", "names"];
+const PURPOSES: [&str; 5] = ["block", "counter", "entries", "main", "names"];
 
 fn can_test() -> bool {
     can_record(&[Need::KernelFile("/sys/kernel/tracing/instances")])

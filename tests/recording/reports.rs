@@ -199,7 +199,7 @@ fn operations_are_printed_while_the_program_runs() {
     let output = running.wait_with_output().expect("read");
     assert_eq!(output.stdout, [7; 1013]);
     let reported = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(reported.contains("lost 0, missing 0"), "{reported}");
+    assert!(reported.contains("complete: nothing lost"), "{reported}");
     let heads = seen().lines().next().expect("heads").to_owned();
     assert!(heads.starts_with("kind,name,start_ns"), "{heads}");
 }

@@ -402,7 +402,7 @@ fn bad_input_is_refused_without_harm() {
     assert_eq!(calls(&watching.log(text(&path))), row(true, 23, 1009));
     second_recordings(&watching, &path);
     let (_, said) = watching.end();
-    assert!(said.contains("lost 0"), "{said}");
+    assert!(said.contains("complete: nothing lost"), "{said}");
     program.end();
 }
 

@@ -61,12 +61,7 @@ impl AdviceFacts {
     }
 
     /// Takes a rename of which only the new name is selected: it counts for durability.
-    fn take_new_name(
-        &mut self,
-        time: KernelTime,
-        step: &Step<'_>,
-        done: Option<&CompletedOp<'_>>,
-    ) {
+    fn take_new_name(&mut self, time: KernelTime, step: &Step<'_>, done: Option<&CompletedOp<'_>>) {
         self.take_as(time, step, done, [false, true]);
     }
 

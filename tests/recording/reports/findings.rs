@@ -1,14 +1,19 @@
 //! The first finding of a summary is true: waiting for other processes is not file I/O, whatever
 //! the program is.
 
+use std::process::Command;
+
+use iotrace_perf::event::syscall_table::CallId;
 use serde_json::Value;
 
 use super::{ask, numbers, row};
-use crate::support::driver::recording::{can_record, compile};
+use crate::support::driver::process;
+use crate::support::driver::recording::{BINARY, Recording, TIMEOUT, can_record, compile};
 use crate::support::machine::postgres::Server;
 use crate::support::machine::requirements::Need;
 use crate::support::machine::turns::alone;
 use crate::support::scratch_dir;
+use crate::support::text;
 
 /// First finding of a summary, as kind and text.
 fn first_finding(report: &Value) -> (&str, &str) {
@@ -181,4 +186,37 @@ fn postgres_is_found_to_sync_its_log() {
     let command = server.shell(lines);
     let command: Vec<&str> = command.iter().map(String::as_str).collect();
     assert_finding(&command, &["fdatasync: ", "fsync: "]);
+}
+
+/// Fails if calls that were not recorded are not counted, or if a report does not begin with them.
+#[test]
+fn calls_that_ask_about_files_are_counted() {
+    if !can_record(&[Need::Program("python3")]) {
+        return;
+    }
+    let _alone = alone();
+    let dir = scratch_dir("stat");
+    let script = "import os\nfor _ in range(4001): os.path.exists('/no/such/file')";
+    let path = |name: &str| dir.path().join(name);
+    let record = |name: &str, events: &str| {
+        let log = path(name);
+        let arguments = ["--source", "tracefs", "-e", events, "--", "python3", "-c", script];
+        let mut command = Command::new(BINARY);
+        command.arg("-o").arg(&log).args(arguments);
+        process::run(&mut command, TIMEOUT).expect("it ends").success();
+        Recording::open(&log)
+    };
+    let counted = record("counted.iocap", "%default");
+    let recorded = record("recorded.iocap", "%default,%stat");
+    // The same program makes the same calls.
+    let group = |name: &str| CallId::by_name(name).map(|id| id.call().class.group());
+    let operations = recorded.operations();
+    let expected = operations.iter().filter(|call| group(&call.name) == Some("stat")).count();
+    assert!(expected >= 4001, "{expected}");
+    assert_eq!(counted.info["stat_calls"], expected);
+    assert_eq!(recorded.info["stat_calls"], Value::Null);
+    let report = ask("summary", &[text(&path("counted.iocap"))], dir.path()).report;
+    let (kind, sentence) = first_finding(&report);
+    assert_eq!(kind, "not-recorded");
+    assert!(sentence.contains("record both: -e %default,%stat"), "{sentence}");
 }
