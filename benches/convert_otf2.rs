@@ -3,7 +3,7 @@
 //! One element is one system call operation: a `SyscallBegun` and a `SyscallEnded`.
 
 use std::hint::black_box;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use iotrace_perf::capture::header::Header;
@@ -19,7 +19,7 @@ use iotrace_perf::units::{CpuId, Fd, KernelTime, Pid, Tid};
 const OPERATIONS: u64 = 1_000_000;
 const THREADS: u32 = 4;
 
-fn operation(thread: u32, file: &Rc<OpenFile>) -> SyscallOperation {
+fn operation(thread: u32, file: &Arc<OpenFile>) -> SyscallOperation {
     SyscallOperation {
         call: CallId::by_name("read").expect("a row"),
         thread: ThreadKey(thread),
@@ -32,7 +32,7 @@ fn operation(thread: u32, file: &Rc<OpenFile>) -> SyscallOperation {
         args: [3, 0, 4096, 0, 0, 0],
         ret: None,
         fd: Some(Fd(3)),
-        file: Some(Rc::clone(file)),
+        file: Some(Arc::clone(file)),
         named: None,
         target_offset: None,
         flags_in_memory: None,
@@ -87,7 +87,7 @@ fn benchmark(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("otf2");
     group.sample_size(10).throughput(Throughput::Elements(OPERATIONS));
     let path = Some(FilePath::new(b"/data/a", PathSource::Link));
-    let file = Rc::new(OpenFile {
+    let file = Arc::new(OpenFile {
         id: 0,
         path,
         first_path: None,

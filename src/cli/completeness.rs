@@ -69,7 +69,8 @@ pub(super) fn complete(summary: &Summary) -> Option<String> {
     }
     let ledger = &summary.ledger;
     let open = [(ledger.open_at_end, "call"), (ledger.requests_open, "request")];
-    let open = open.iter().filter(|(count, _)| *count > 0);
+    // A log that was read to a time has all later ends, too: its note says so.
+    let open = open.iter().filter(|(count, _)| *count > 0 && summary.read_until.is_none());
     let open: Vec<String> = open.map(|(count, noun)| quantity::counted(*count, noun)).collect();
     let cut_off = (ledger.cut_off > 0).then(|| quantity::counted(ledger.cut_off, "call"));
     let parts = [

@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn large_steps_fill_a_batch() {
         let (mut batches, taken) = batches(3);
-        let mut lengths = || taken.try_iter().map(|batch| batch.len()).collect::<Vec<_>>();
+        let lengths = || taken.try_iter().map(|batch| batch.len()).collect::<Vec<_>>();
         for _ in 1..BATCH_PARTS {
             batches.add(SinkMessage::Round, 1).expect("there is a sink");
         }

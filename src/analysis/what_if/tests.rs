@@ -1,7 +1,7 @@
 //! Predictions beside simulations that are too slow for a log, and known results.
 
 use std::collections::HashMap;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use proptest::prelude::*;
 
@@ -210,9 +210,9 @@ fn parts_of_a_page_are_one_access() {
     assert!(!lists.has(0) && lists.has(1));
 }
 
-fn file(path: &str, ino: u64, flags: i32) -> Rc<OpenFile> {
+fn file(path: &str, ino: u64, flags: i32) -> Arc<OpenFile> {
     let stat = FileStat { mode: libc::S_IFREG, dev: DevId::new(8, 1), ino, size: 0 };
-    Rc::new(OpenFile {
+    Arc::new(OpenFile {
         id: ino,
         path: Some(FilePath::new(path, PathSource::Link)),
         first_path: None,
@@ -231,8 +231,8 @@ fn push(fold: &mut WhatIf, operation: &SyscallOperation) {
     let Ok(()) = fold.step(KernelTime(0), &Step::SyscallEnded(operation, &[]));
 }
 
-fn read(fold: &mut WhatIf, file: &Rc<OpenFile>, offset: Option<u64>, bytes: i64) {
-    push(fold, &call("pread64", Rc::clone(file), [1, 2], offset, bytes));
+fn read(fold: &mut WhatIf, file: &Arc<OpenFile>, offset: Option<u64>, bytes: i64) {
+    push(fold, &call("pread64", Arc::clone(file), [1, 2], offset, bytes));
 }
 
 #[track_caller]
@@ -247,7 +247,7 @@ fn pages_of_calls_are_counted() {
     // From the middle of page 0 to the first byte of page 2.
     read(&mut fold, &one, Some(2048), 6145);
     expect_reads(&fold, 3, 3);
-    push(&mut fold, &call("pwrite64", Rc::clone(&one), [1, 2], Some(12_288), 100));
+    push(&mut fold, &call("pwrite64", Arc::clone(&one), [1, 2], Some(12_288), 100));
     expect_reads(&fold, 3, 3);
     // Page 3 was written, page 4 was not.
     read(&mut fold, &one, Some(12_288), 8192);
@@ -263,7 +263,7 @@ fn accesses_past_the_cache_or_of_unknown_place_are_counted_apart() {
     read(&mut fold, &file("/a", 1, libc::O_DIRECT), Some(0), 4096);
     read(&mut fold, &file("/a", 1, 0), None, 13);
     let mut unknown = file("relative", 0, 0);
-    Rc::get_mut(&mut unknown).expect("one").stat = None;
+    Arc::get_mut(&mut unknown).expect("one").stat = None;
     read(&mut fold, &unknown, Some(0), 7);
     let table = "21 1 8:1 / /tmp rw - tmpfs tmpfs rw\n";
     let table = crate::operation::mount_table::MountTable::parse(table.as_bytes());
@@ -291,16 +291,16 @@ fn pages_leave_with_truncation_removal_and_advice() {
     let mut fold = what_if();
     let (one, other) = (file("/a", 1, libc::O_RDWR), file("/b", 2, libc::O_RDWR));
     for file in [&one, &other] {
-        push(&mut fold, &call("openat", Rc::clone(file), [1, 2], None, 3));
+        push(&mut fold, &call("openat", Arc::clone(file), [1, 2], None, 3));
         read(&mut fold, file, Some(0), 4 * 4096);
     }
     expect_reads(&fold, 8, 8);
-    let mut cut = call("ftruncate", Rc::clone(&one), [1, 2], None, 0);
+    let mut cut = call("ftruncate", Arc::clone(&one), [1, 2], None, 0);
     cut.args[1] = 4097;
     push(&mut fold, &cut);
     read(&mut fold, &one, Some(0), 4 * 4096);
     expect_reads(&fold, 12, 10);
-    let mut advice = call("fadvise64", Rc::clone(&one), [1, 2], None, 0);
+    let mut advice = call("fadvise64", Arc::clone(&one), [1, 2], None, 0);
     advice.args = [3, 0, 0, 4, 0, 0];
     push(&mut fold, &advice);
     read(&mut fold, &one, Some(0), 4 * 4096);
@@ -314,7 +314,7 @@ fn pages_leave_with_truncation_removal_and_advice() {
     read(&mut fold, &one, Some(0), 4096);
     expect_reads(&fold, 19, 16);
     let emptied = file("/b", 2, libc::O_RDWR | libc::O_TRUNC);
-    push(&mut fold, &call("openat", Rc::clone(&emptied), [1, 2], None, 3));
+    push(&mut fold, &call("openat", Arc::clone(&emptied), [1, 2], None, 3));
     read(&mut fold, &emptied, Some(0), 4096);
     expect_reads(&fold, 20, 17);
 }

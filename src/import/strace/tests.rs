@@ -30,7 +30,9 @@ fn words(events: &[ImportedEvent]) -> Vec<String> {
             ImportedKind::Ended => "ended".into(),
             ImportedKind::Open(fd, link, _) => format!("open {}={}", fd.0, link.escape_ascii()),
             ImportedKind::Directory(path) => format!("in {}", path.escape_ascii()),
-            ImportedKind::Block(_) => "block".into(),
+            ImportedKind::Block(_) | ImportedKind::Lost(_) | ImportedKind::Disk(..) => {
+                "of another tool".into()
+            }
         };
         format!("{}/{} {what}", pid.0, tid.0)
     };

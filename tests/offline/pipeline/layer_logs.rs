@@ -71,7 +71,8 @@ fn each_call_was_seen_in_each_layer() {
 fn time_of_a_call_goes_through_its_layers() {
     let (_, _, fold) = run(&read("v2/layers-kprobe", "iocap"), Latency::new(ALL));
     let of = |call: &str| {
-        let found = fold.splits.iter().find(|it| it.0.0.call().name == call);
+        let splits = fold.splits();
+        let found = splits.iter().find(|it| it.0.0.call().name == call);
         let split = found.unwrap_or_else(|| panic!("{call} is there")).1;
         let ns: BTreeMap<&str, u64> =
             LAYERS.iter().map(|it| it.as_str()).zip(split.layers).collect();
@@ -98,7 +99,8 @@ fn layer_times_add_up_to_the_call_time() {
     for name in names("iocap") {
         let (_, totals, fold) = run(&read(&name, "iocap"), Latency::new(ALL));
         for (call, its) in totals.calls() {
-            let classes = fold.splits.iter().filter(|it| it.0.0 == call).map(|it| it.1);
+            let splits = fold.splits();
+            let classes = splits.iter().filter(|it| it.0.0 == call).map(|it| it.1);
             let mut sum = (0, 0);
             for split in classes {
                 sum = (sum.0 + split.count, sum.1 + split.ns);

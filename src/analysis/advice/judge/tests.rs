@@ -1,11 +1,12 @@
 //! Rules about habits and devices, with operations made by hand: each with an input that it finds,
 //! and with one that is just not enough. Times are ns.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::super::finding::AdviceAmount;
 use super::super::finding::AdviceAmount::{Bytes, Count, Ns};
 use super::*;
+use crate::analysis::completed_op::CompletedOp;
 use crate::analysis::summary::KeyParts;
 use crate::anomaly::Link;
 
@@ -66,7 +67,7 @@ impl FoldedCalls {
     fn step(&mut self, step: &Step<'_>) {
         self.time += 1;
         let time = KernelTime(self.time);
-        self.fold.facts.take(time, step, true);
+        self.fold.facts.take(time, step, CompletedOp::of(step).as_ref(), true);
         let Ok(()) = self.fold.summary.step(time, step);
         if let Some(files) = &mut self.fold.files {
             let Ok(()) = files.step(time, step);
@@ -119,8 +120,8 @@ impl FoldedCalls {
 }
 
 /// Returns the open file `/d/a`.
-fn file(flags: u32, size: u64) -> Rc<OpenFile> {
-    Rc::new(OpenFile {
+fn file(flags: u32, size: u64) -> Arc<OpenFile> {
+    Arc::new(OpenFile {
         id: 1,
         path: Some(FilePath::new("/d/a", PathSource::Link)),
         first_path: None,
@@ -313,7 +314,7 @@ fn direct_reads(unaligned: u64, refused: u64) -> FoldedCalls {
     let mut recorded = FoldedCalls::new();
     let open = file(2 | DIRECT, 1 << 20);
     let mut read = |offset: u64, bytes: u64, ret: i64| {
-        let call = test_fixtures::call("pread64", Rc::clone(&open), [1, 2], Some(offset), ret);
+        let call = test_fixtures::call("pread64", Arc::clone(&open), [1, 2], Some(offset), ret);
         recorded.call(&SyscallOperation { bytes_requested: Some(bytes), ..call });
     };
     (0..unaligned).for_each(|number| read(number * 512, 512, 512));
@@ -336,7 +337,7 @@ fn unaligned_direct_reads_are_found() {
         let open = file(2 | DIRECT, reads * PAGE + 512);
         for number in 1..=reads {
             let offset = Some(number * PAGE);
-            recorded.call(&test_fixtures::call("preadv", Rc::clone(&open), [1, 2], offset, 512));
+            recorded.call(&test_fixtures::call("preadv", Arc::clone(&open), [1, 2], offset, 512));
         }
         assert_eq!(recorded.of_rule(rule).len(), usize::from(found));
     }
