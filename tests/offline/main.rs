@@ -10,6 +10,7 @@ mod golden;
 mod import;
 mod json_document;
 mod oracles;
+mod packaging;
 mod page;
 mod perfetto;
 mod pipeline;
