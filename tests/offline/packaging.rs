@@ -57,7 +57,7 @@ fn bash_completes_a_verb_by_the_packaged_file() {
     let files = package_files();
     let file = files.path().join("completions/iotrace-perf.bash");
     let line = "source \"$0\"; COMP_WORDS=(iotrace-perf summ) COMP_CWORD=1; \
-                _iotrace-perf iotrace-perf summ iotrace-perf; echo \"${COMPREPLY[@]}\"";
+                _iotrace__perf iotrace-perf summ iotrace-perf; echo \"${COMPREPLY[@]}\"";
     assert_eq!(output(Command::new("bash").args(["-c", line]).arg(&file)).trim(), "summary");
 }
 
