@@ -1,4 +1,5 @@
-//! Renames that replace nothing. nix has the call for glibc only; libc has it for musl, too.
+//! Renames that replace nothing. nix has the call for glibc only, and musl before 1.2.4 has
+//! no function for it.
 
 use std::ffi::{CString, OsStr};
 use std::os::fd::{AsFd, AsRawFd};
@@ -21,10 +22,12 @@ pub fn without_replacing(
     let name = CString::new(name.as_bytes()).map_err(|_| Errno::EINVAL)?;
     let new = CString::new(new.as_bytes()).map_err(|_| Errno::EINVAL)?;
     let (from, to) = (directory.as_fd().as_raw_fd(), to.as_fd().as_raw_fd());
+    let (old_name, new_name) = (name.as_ptr(), new.as_ptr());
     // SAFETY: both names end with a NUL and live until the call has returned; both descriptors are
     // borrowed for as long.
-    let code =
-        unsafe { libc::renameat2(from, name.as_ptr(), to, new.as_ptr(), libc::RENAME_NOREPLACE) };
+    let code = unsafe {
+        libc::syscall(libc::SYS_renameat2, from, old_name, to, new_name, libc::RENAME_NOREPLACE)
+    };
     Errno::result(code).map(drop)
 }
 
