@@ -23,12 +23,18 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 const INSTALLATION: &str = "install it: apt install otf2-tools (Debian, Ubuntu), dnf install otf2 (Fedora), \
                             or scripts/install-otf2";
 
+/// Cause and remedy of a static program. A log is the same in all builds.
+const STATIC_PROGRAM: &str = "this is the static build, which loads no libraries; convert the log with the \
+                              program of a package (.deb, .rpm) or of cargo install, on any machine";
+
 /// Reason for which an archive could not be written. The text follows "failed to".
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
     /// There is no OTF2 library that can be loaded, for this cause.
     NoLibrary(String),
+    /// The program is linked statically, and so cannot load a library.
+    StaticProgram,
     /// The archive, or a part of one, exists already. Nothing was changed.
     Exists(PathBuf),
     /// The name of an archive is empty, or has a `/` or a NUL in it.
@@ -120,6 +126,7 @@ impl fmt::Display for Error {
             Self::NoLibrary(cause) => {
                 write!(f, "load the OTF2 library: {cause}; {INSTALLATION}")
             }
+            Self::StaticProgram => write!(f, "load the OTF2 library: {STATIC_PROGRAM}"),
             Self::Exists(path) => write!(
                 f,
                 "create the archive: `{}` exists already; choose another name or remove it",

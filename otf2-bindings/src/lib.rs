@@ -104,7 +104,7 @@ pub use definitions::GlobalDefs;
 pub use entities::{IoParadigm, MetricMember, Region};
 pub use error::{Error, LibraryError, Result};
 pub use events::{EvtWriter, IoBegin};
-pub use library::{LibraryIdentity, library};
+pub use library::{IS_STATIC, LibraryIdentity, library};
 pub use memory::MemoryUse;
 pub use refs::{
     AttributeRef, IoFileRef, IoHandleRef, IoParadigmRef, LocationGroupRef, LocationRef,

@@ -3,7 +3,7 @@
 //! A program that writes no archive runs where no OTF2 library is installed. The search is that of
 //! the dynamic loader, so the library is used that a program linked to it would use; `OTF2_DIR`
 //! names the prefix of another one. A variable that is set but unusable is an error, never a reason
-//! to search elsewhere.
+//! to search elsewhere. A static program has no dynamic loader: it says so instead of searching.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -27,6 +27,9 @@ const SINCE_3: &str = "OTF2_EvtWriter_CommCreate";
 
 /// Variable with the prefix of an installation.
 const PREFIX: &str = "OTF2_DIR";
+
+/// True for a program without a dynamic loader, which can load no library.
+pub const IS_STATIC: bool = cfg!(target_feature = "crt-static");
 
 /// Identity of the library in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,7 +96,13 @@ fn prefix() -> Option<PathBuf> {
 }
 
 /// Loads the first library of the candidates that has all functions.
+///
+/// With the static musl, `dlopen` is a function that always fails; with the static glibc it needs
+/// the very glibc of the build on the machine.
 fn load_from(prefix: Option<&Path>) -> Result<LoadedLibrary> {
+    if IS_STATIC {
+        return Err(Error::StaticProgram);
+    }
     let mut failures = Vec::new();
     for name in candidates(prefix) {
         match open(&name) {

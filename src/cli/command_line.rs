@@ -72,7 +72,7 @@ pub(super) enum Verb {
     Advise(AdviseArgs),
     /// Fail if a run opens, reads or writes more than a budget allows
     Check(BudgetArgs),
-    /// Bytes of each disk by program and file, with the kernel's writeback
+    /// Bytes of each disk by program and file, with later writeback
     Disk(GroupedArgs),
     /// Noisy neighbours: requests that a disk served while others waited
     #[command(alias = "neighbors")]

@@ -96,7 +96,7 @@ pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 27] = [
     (
         "what-if",
         &[
-            ("iotrace-perf what-if a.iocap", "hits of page reads by the memory"),
+            ("iotrace-perf what-if a.iocap", "hit rates by memory"),
             ("iotrace-perf what-if a.iocap --memory 64M,1G", "these sizes"),
             ("iotrace-perf what-if a.iocap --device-latency 100us", "on another device"),
         ],

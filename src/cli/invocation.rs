@@ -59,11 +59,17 @@ const USAGE: &str = "iotrace-perf [OPTIONS] PROGRAM [ARGUMENT]...
 const NUMBERS: [&str; 9] =
     ["PID", "TID", "TIME", "SIZE", "BYTES", "N", "PRIORITY", "SPEED", "CPUS"];
 
+/// Option that prints the version with all that belongs to it; `-V` prints a line.
+const LONG_VERSION: &str = "--version";
+
 /// A command line that is not run.
 #[derive(Debug)]
 pub(super) enum Unparsed {
-    /// Help or version.
+    /// Help, or the version in one line.
     Help(clap::Error),
+    /// The version with all that belongs to it. Its text is made only when it is asked for: it
+    /// looks for a library.
+    LongVersion,
     /// Error of the line.
     Usage(UsageError),
 }
@@ -142,7 +148,11 @@ fn with_negative_numbers(command: Command) -> Command {
 pub(super) fn parse(words: &[OsString]) -> Result<Args, Unparsed> {
     let root = command();
     let matches = root.clone().try_get_matches_from(words).map_err(|error| {
-        if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        if error.kind() == ErrorKind::DisplayVersion
+            && words.iter().any(|word| word == LONG_VERSION)
+        {
+            Unparsed::LongVersion
+        } else if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
             Unparsed::Help(error)
         } else {
             Unparsed::Usage(usage_error::explain(&error, &root, words))
@@ -171,6 +181,7 @@ fn misspelled(args: &Args, root: &Command, words: &[OsString]) -> Option<UsageEr
 mod tests {
     use super::*;
     use crate::cli::command_line::Verb;
+    use crate::cli::version;
 
     fn parsed(line: &str) -> Result<Args, String> {
         let words: Vec<OsString> = std::iter::once("iotrace-perf")
@@ -180,6 +191,7 @@ mod tests {
         match parse(&words) {
             Ok(args) => Ok(args),
             Err(Unparsed::Help(help)) => Err(help.to_string()),
+            Err(Unparsed::LongVersion) => Err("the long version".to_owned()),
             Err(Unparsed::Usage(usage)) => Err(usage.text),
         }
     }
@@ -255,6 +267,15 @@ mod tests {
         for line in ["-a -p 1", "-p 1 -- ./app", "--tracer-cpus 0 --own-cpus 1 -a"] {
             assert!(parsed(line).is_err(), "{line}");
         }
+    }
+
+    #[test]
+    fn version_is_short_or_long() {
+        assert_eq!(
+            parsed("-V").expect_err("no run"),
+            format!("iotrace-perf {}\n", version::VERSION)
+        );
+        check_error("--version", "the long version");
     }
 
     #[test]

@@ -84,10 +84,11 @@ mod typed_line;
 mod usage_error;
 mod user_arg;
 mod values;
+mod version;
 mod watch;
 mod what_if;
 
-use std::io;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use crate::sys::{rlimits, sandboxed_helper};
@@ -98,8 +99,9 @@ use exit_code::FAILURE;
 use invocation::Unparsed;
 use message::{print_error, print_line};
 
-/// Runs the command. Ends with the traced program's status, if there was one.
-pub fn main() -> ExitCode {
+/// Runs the command. Ends with the traced program's status, if there was one. The commit of the
+/// source, if it is known, is for `--version`.
+pub fn main(commit: Option<&str>) -> ExitCode {
     if let Err(error) = rlimits::raise_low_limits() {
         print_line(&format!("error: {error}"));
         return ExitCode::from(FAILURE);
@@ -109,6 +111,10 @@ pub fn main() -> ExitCode {
         // Help and version go to standard output and are not failures.
         Err(Unparsed::Help(help)) => {
             let _ = help.print();
+            return ExitCode::SUCCESS;
+        }
+        Err(Unparsed::LongVersion) => {
+            let _ = io::stdout().lock().write_all(version::long(commit).as_bytes());
             return ExitCode::SUCCESS;
         }
         Err(Unparsed::Usage(usage)) => {

@@ -11,6 +11,7 @@ use super::error::CliError;
 use super::invocation::command;
 use super::report_output::new_file;
 use super::shell_args::{CompletionsArgs, ManArgs, ShellArg};
+use super::version::VERSION;
 
 /// Name of the program, and of its page.
 const PROGRAM: &str = "iotrace-perf";
@@ -75,7 +76,7 @@ fn visible_command() -> Command {
     let about = whole.get_about().cloned().unwrap_or_default();
     Command::new(PROGRAM)
         .about(about)
-        .version(env!("CARGO_PKG_VERSION"))
+        .version(VERSION)
         .args(whole.get_arguments().cloned())
         .subcommands(subcommands.cloned())
 }

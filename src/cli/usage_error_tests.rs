@@ -131,7 +131,6 @@ const TEXTS: &[(&str, &str)] = &[
     ("summary rec lsnosuch", "one recording only: summary takes rec, and lsnosuch is a second one"),
     ("list x", "list takes no more words: leave out x"),
     ("doctor x", "doctor takes no more words: leave out x"),
-    ("import a b -o c", "import takes one FILE: leave out a or b"),
     ("script a b", "one recording only: script takes a, and b is a second one"),
     ("summary rec --sort", "--sort needs a column: --sort COLUMN"),
     ("help sumary", "there is no subcommand sumary; did you mean: iotrace-perf help summary"),

@@ -34,6 +34,7 @@ pub mod probe_events;
 pub mod proc;
 pub mod random;
 pub mod regular;
+pub mod rename;
 pub mod replay;
 pub mod ring;
 pub mod rlimits;

@@ -25,13 +25,14 @@ use std::sync::Arc;
 
 use nix::dir::Dir;
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, RenameFlags, openat, renameat, renameat2};
+use nix::fcntl::{AtFlags, OFlag, openat, renameat};
 use nix::sys::stat::{FileStat, Mode, fstat, fstatat, mkdirat};
 use nix::unistd::{Gid, Uid, UnlinkatFlags, fchownat, geteuid, symlinkat, unlinkat};
 
 use super::fs_identity::{Entered, FsIdentity};
 use super::identity::Identity;
 use super::output_path::{is_refused, open_checked, open_plain};
+use super::rename;
 
 /// Limit on nested directories in a tree that is removed or given away: archives have two.
 const LEVELS_MAX: u32 = 16;
@@ -314,7 +315,7 @@ impl OutputDirectory {
     pub fn rename_new(&self, name: &OsStr, to: &Self, new: &OsStr) -> io::Result<()> {
         let _as = self.enter()?;
         let (old, new) = (one_step(name)?, one_step(new)?);
-        match renameat2(&*self.held, old, &*to.held, new, RenameFlags::RENAME_NOREPLACE) {
+        match rename::without_replacing(&*self.held, old, &*to.held, new) {
             // Not every file system can check and rename in one step.
             Err(Errno::EINVAL) => match fstatat(&*to.held, new, AtFlags::AT_SYMLINK_NOFOLLOW) {
                 Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),

@@ -53,9 +53,13 @@ pub fn own_descriptors() -> io::Result<()> {
 ///
 /// `EPERM` without `CAP_SYS_NICE`, or where a cgroup has no real-time budget.
 pub fn set_fifo(priority: i32) -> io::Result<()> {
-    let parameter = libc::sched_param { sched_priority: priority };
-    // SAFETY: the struct is complete and outlives the call; the kernel only reads it.
-    let code = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameter) };
+    // The kernel's `struct sched_param` is this number. The function of musl refuses every call,
+    // because it would be for a thread and POSIX wants it for a process.
+    let parameter: libc::c_int = priority;
+    // SAFETY: the number outlives the call; the kernel only reads it.
+    let code = unsafe {
+        libc::syscall(libc::SYS_sched_setscheduler, 0, libc::SCHED_FIFO, &raw const parameter)
+    };
     if code < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 

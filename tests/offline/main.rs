@@ -12,6 +12,7 @@ mod import;
 mod import_traces;
 mod json_document;
 mod oracles;
+mod packaging;
 mod page;
 mod parquet;
 mod perfetto;
