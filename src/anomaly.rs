@@ -118,6 +118,9 @@ pub enum Ignored {
     OlderRequest,
     /// Bookkeeping of perf itself (throttling and similar).
     Bookkeeping,
+    /// The record is later than the time to which the log was read: rings are read one after the
+    /// other, so records beside it may be missing.
+    Later,
 }
 
 impl Ignored {
@@ -132,6 +135,7 @@ impl Ignored {
         Self::NoFile,
         Self::OlderRequest,
         Self::Bookkeeping,
+        Self::Later,
     ];
 
     /// Returns the word that denotes this reason in every output.
@@ -146,6 +150,7 @@ impl Ignored {
             Self::NoFile => "no-file",
             Self::OlderRequest => "older-request",
             Self::Bookkeeping => "bookkeeping",
+            Self::Later => "later",
         }
     }
 }
@@ -369,7 +374,14 @@ impl Ledger {
 
     /// Counts a record that was valid but not needed.
     pub fn ignore(&mut self, reason: Ignored) {
-        *self.ignored.entry(reason).or_default() += 1;
+        self.ignore_all(reason, 1);
+    }
+
+    /// Counts this number of records that were not used for this reason.
+    pub fn ignore_all(&mut self, reason: Ignored, count: u64) {
+        if count > 0 {
+            *self.ignored.entry(reason).or_default() += count;
+        }
     }
 
     /// Returns the number of records that became anomalies.

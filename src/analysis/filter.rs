@@ -459,6 +459,7 @@ impl Picker {
         let user = self.users.get(&renamed.process).copied().flatten();
         let is_wanted = self.is_named(renamed.thread)
             && self.filter.takes_done(&renamed)
+            && self.filter.takes_end(renamed.end)
             && self.takes_cgroup(step)
             && (users.is_empty() || user.is_some_and(|user| users.contains(&user)));
         if is_wanted {

@@ -96,7 +96,11 @@ fn lost(summary: &Summary) -> Option<String> {
         return None;
     }
     let all = lost.saturating_add(summary.ledger.records);
-    let share = shares::of(lost, all);
+    // Records are counted up to `--until` only.
+    let share = match summary.read_until {
+        Some(_) => String::new(),
+        None => format!(" ({})", shares::of(lost, all)),
+    };
     let since_start = |ns: u64| quantity::time(ns.saturating_sub(summary.start().0));
     let range = summary.ledger.lost_between.map_or_else(String::new, |[first, last]| {
         format!(
@@ -105,7 +109,7 @@ fn lost(summary: &Summary) -> Option<String> {
             since_start(last.0)
         )
     });
-    Some(format!("{} lost ({share}){range}", quantity::counted(lost, "record")))
+    Some(format!("{} lost{share}{range}", quantity::counted(lost, "record")))
 }
 
 /// Returns the line about groups of calls, and block requests, that were not recorded.
@@ -141,10 +145,14 @@ const STAT_STORM: u64 = 1000;
 /// recorded calls.
 pub(super) fn stat_storm(summary: &Summary) -> Option<String> {
     let count = summary.end.as_ref().and_then(|end| end.stat_calls)?;
+    // That count is of the whole recording.
+    if summary.read_until.is_some() {
+        return None;
+    }
     let recorded = summary.ledger.pairs;
     (count >= STAT_STORM && count > recorded).then(|| {
         format!(
-            "{} that ask about files (stat, access, readlink) were not recorded, beside {} that \
+            "{} that ask about files (%stat) were not recorded, beside {} that \
              were; record both: -e %default,%stat",
             quantity::counted(count, "call"),
             quantity::count(recorded),

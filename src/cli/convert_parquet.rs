@@ -1,7 +1,7 @@
 //! `iotrace-perf convert LOG -o NAME.parquet`: log → tables for query engines.
 //!
 //! ```text
-//!   NAME.parquet/TABLE/host=HOST/rank=RANK/START.parquet
+//!   NAME.parquet/TABLE/host=HOST/rank=RANK/RECORDING.parquet
 //! ```
 //!
 //! Logs of other nodes and ranks are added to the same directory: engines read all of them as one
@@ -24,7 +24,7 @@ use super::output::substitute;
 use super::signals::Signals;
 use super::summary_lines;
 use crate::analysis::call_totals::{Totals, WithTotals};
-use crate::capture::header::Header;
+use crate::capture::header::{End, Header};
 use crate::capture::trailing_facts;
 use crate::columnar::{LogFacts, ParquetSink, table_names};
 use crate::operation::disk;
@@ -81,13 +81,15 @@ fn convert(
     let unread = |source| CliError::Open { path: log.into(), source };
     let end = regular::open_named(log).and_then(trailing_facts::end).map_err(unread)?;
     let disks = disk::all(&header, end.as_ref());
-    let staged = stage(output, &header, args.force)?;
+    let recording = number(&header, end.as_ref());
+    let staged = stage(output, &header, recording, args.force)?;
     let files: io::Result<Vec<File>> =
         staged.iter().map(|staged| staged.file().try_clone()).collect();
     let facts = LogFacts {
         start: KernelTime(header.clock.start_ns),
         start_wall: header.clock.start_realtime_ns,
         disks: disk::names(&disks),
+        recording,
     };
     let sink = files.and_then(|files| ParquetSink::create(files, facts)).map_err(failed)?;
     let mut totals = Totals::default();
@@ -105,7 +107,12 @@ fn convert(
 }
 
 /// Begins the file of each table, and makes the directories above.
-fn stage(output: &Path, header: &Header, replaces: bool) -> Result<Vec<StagedFile>, CliError> {
+fn stage(
+    output: &Path,
+    header: &Header,
+    recording: u64,
+    replaces: bool,
+) -> Result<Vec<StagedFile>, CliError> {
     let users = Users::caller();
     let rank = header.job.as_ref().and_then(|job| job.rank).map(|rank| rank.to_string());
     let steps =
@@ -119,16 +126,21 @@ fn stage(output: &Path, header: &Header, replaces: bool) -> Result<Vec<StagedFil
             directory.push(step);
             make(&directory, &users)?;
         }
-        let file = directory.join(format!("{}.parquet", start(header)));
+        let file = directory.join(format!("{recording}.parquet"));
         staged.push(StagedFile::create(&file, &users, replaces)?);
     }
     Ok(staged)
 }
 
-/// Number that no other log of the same host and rank has.
-fn start(header: &Header) -> u64 {
+/// Number that no other recording of the same host and rank has: its start, or of a log without dates
+/// a checksum of its header and end.
+fn number(header: &Header, end: Option<&End>) -> u64 {
     match header.clock.start_realtime_ns {
-        0 => header.clock.start_ns,
+        0 => {
+            // Both are plain data, which can be written.
+            let parts = [serde_json::to_vec(header), serde_json::to_vec(&end)];
+            crc32fast::hash(&parts.map(Result::unwrap_or_default).concat()).into()
+        }
         wall => wall,
     }
 }

@@ -107,7 +107,7 @@ fn read_until(summary: &Summary) -> Option<String> {
     let until = summary.read_until?.0.saturating_sub(summary.start().0);
     Some(format!(
         "the log was read up to {} (--until): lost and missing are those of the whole recording, all other \
-         counts those up to there; there is no audit, which needs the whole log",
+         counts those up to there; the rest was not looked at, also not for damage, and there is no audit",
         time(until)
     ))
 }

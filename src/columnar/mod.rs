@@ -1,4 +1,4 @@
-//! Operations → tables in Parquet files, for DuckDB, Polars, Spark and the like.
+//! Operations → tables in Parquet files, for query engines.
 //!
 //! ```text
 //!   Step ─► ParquetSink ─► Table: columns of a row group ─► operations.parquet, requests.parquet, …

@@ -7,6 +7,7 @@ use super::table::TableSchema;
 pub(super) const OPERATIONS: TableSchema = TableSchema {
     name: "operations",
     columns: &[
+        ("recording", Unsigned),
         ("kind", Text),
         ("name", Text),
         ("time", WallTime),
@@ -37,6 +38,7 @@ pub(super) const OPERATIONS: TableSchema = TableSchema {
 pub(super) const REQUESTS: TableSchema = TableSchema {
     name: "requests",
     columns: &[
+        ("recording", Unsigned),
         ("request", Unsigned),
         ("dev", Text),
         ("disk", Text),
@@ -67,6 +69,7 @@ pub(super) const REQUESTS: TableSchema = TableSchema {
 pub(super) const PIECES: TableSchema = TableSchema {
     name: "pieces",
     columns: &[
+        ("recording", Unsigned),
         ("request", Unsigned),
         ("dev", Text),
         ("op", Text),
@@ -93,6 +96,7 @@ pub(super) const PIECES: TableSchema = TableSchema {
 pub(super) const PROCESSES: TableSchema = TableSchema {
     name: "processes",
     columns: &[
+        ("recording", Unsigned),
         ("process", Unsigned),
         ("pid", Signed),
         ("parent", Unsigned),
@@ -111,6 +115,7 @@ pub(super) const PROCESSES: TableSchema = TableSchema {
 pub(super) const FILES: TableSchema = TableSchema {
     name: "files",
     columns: &[
+        ("recording", Unsigned),
         ("file", Unsigned),
         ("path", Text),
         ("path_source", Text),
@@ -127,6 +132,7 @@ pub(super) const FILES: TableSchema = TableSchema {
 pub(super) const ANOMALIES: TableSchema = TableSchema {
     name: "anomalies",
     columns: &[
+        ("recording", Unsigned),
         ("what", Text),
         ("time", WallTime),
         ("start_ns", Signed),

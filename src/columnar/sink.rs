@@ -33,6 +33,8 @@ pub struct LogFacts {
     pub start_wall: u64,
     /// Names of the whole disks.
     pub disks: Vec<(DevId, String)>,
+    /// Number of the recording, with which keys are unique within a host and rank.
+    pub recording: u64,
 }
 
 /// Sink of the tables.
@@ -40,6 +42,7 @@ pub struct LogFacts {
 pub struct ParquetSink {
     start: KernelTime,
     start_wall: u64,
+    recording: Cell<'static>,
     disks: FxHashMap<DevId, String>,
     names: FxHashMap<ThreadKey, Vec<u8>>,
     /// Processes that live, and the time at which they were seen.
@@ -91,6 +94,7 @@ impl ParquetSink {
             anomalies: table(ANOMALIES)?,
             start: facts.start,
             start_wall: facts.start_wall,
+            recording: Cell::Unsigned(Some(facts.recording)),
             disks: facts.disks.into_iter().collect(),
             names: FxHashMap::default(),
             processes: BTreeMap::new(),
@@ -228,6 +232,7 @@ impl ParquetSink {
         let stat = row.file.and_then(|file| file.stat);
         let dev = stat.map(|stat| stat.dev.to_string());
         let cells = [
+            self.recording,
             word(Some(row.kind)),
             word(Some(row.name)),
             self.wall(Some(row.start)),
@@ -268,6 +273,7 @@ impl ParquetSink {
         *bits |= bit;
         let dev = file.stat.map(|stat| stat.dev.to_string());
         self.files.row(&[
+            self.recording,
             Cell::Unsigned(Some(file.id)),
             path_cell(file.path.as_ref()),
             word(file.path.as_ref().map(|path| path.source.as_str())),
@@ -290,6 +296,7 @@ impl ParquetSink {
         let error = request.error.map(error_name);
         let disk = self.disks.get(&request.dev);
         let cells = [
+            self.recording,
             Cell::Unsigned(Some(request.id.0)),
             word(Some(&dev)),
             word(disk.map(String::as_str)),
@@ -334,6 +341,7 @@ impl ParquetSink {
         let fs_dev = key.map(|key| key.0.to_string());
         let time = piece.queued.time;
         let cells = [
+            self.recording,
             Cell::Unsigned(Some(request.id.0)),
             word(Some(dev)),
             word(Some(request.op.as_str())),
@@ -365,6 +373,7 @@ impl ParquetSink {
     ) -> Result<(), ParquetError> {
         let line = process.command_line();
         let cells = [
+            self.recording,
             Cell::Unsigned(Some(process.key.0.into())),
             Cell::Signed(Some(process.pid.0.into())),
             Cell::Unsigned(process.parent.map(|parent| parent.0.into())),
@@ -382,6 +391,7 @@ impl ParquetSink {
 
     fn anomaly(&mut self, anomaly: &Anomaly) -> Result<(), ParquetError> {
         let cells = [
+            self.recording,
             word(Some(anomaly.kind.as_str())),
             self.wall(Some(anomaly.time)),
             self.since(anomaly.time),

@@ -8,7 +8,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::block_text::{RequestDevices, bracketed, device, extent, word};
+use super::block_text::{RequestDevices, bracketed, comm_of, device, extent, word};
 use super::decimal::{integer, seconds};
 use super::import_report::ImportReport;
 use super::imported_event::{Block, ImportedEvent, ImportedKind, ImportedTask};
@@ -112,16 +112,16 @@ impl Blkparse {
         let rwbs = word(&mut rest)?.to_vec();
         let (extent_words, inside) = bracketed(rest);
         // `D N 36 (12 00 …) [comm]`: a command of the driver, without a place on the disk.
-        let has_command = extent_words.contains(&b'(') && !extent_words.contains(&b'+');
-        if has_command && point != BlockPoint::Complete {
+        let has_place = extent_words.contains(&b'+') || extent_words.contains(&b'/');
+        if !has_place && rwbs.contains(&b'N') && !rwbs.contains(&b'F') {
             notes.count("commands of drivers, without a place on the disk: skipped");
             return Some(());
         }
         let block = extent(extent_words, self.devices.point(point, device), device)?;
         let task = ImportedTask::leader(pid);
         let (comm, error) = match point {
-            BlockPoint::Complete => (Vec::new(), error(inside)?),
-            _ => (inside.to_vec(), 0),
+            BlockPoint::Complete | BlockPoint::Requeue => (Vec::new(), error(inside)?),
+            _ => (comm_of(inside), 0),
         };
         if pid > 0 && !comm.is_empty() && self.is_new_name(pid, &comm) {
             out.push(ImportedEvent { time, task, what: ImportedKind::Named(comm.clone(), false) });

@@ -24,7 +24,7 @@ use std::io::{self, BufRead};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::block_text::RequestDevices;
+use super::block_text::{RequestDevices, comm_of};
 use super::import_report::ImportReport;
 use super::imported_event::{Block, ImportedEvent, ImportedKind, ImportedTask};
 use crate::event::block::BlockPoint;
@@ -200,7 +200,7 @@ impl Blktrace {
         if kind & NOTIFY != 0 {
             if what == NAMES_THREAD && self.names.len() < NAMES_MAX {
                 let name = pdu.split(|byte| *byte == 0).next().unwrap_or_default();
-                self.names.insert(thread, name.to_vec());
+                self.names.insert(thread, comm_of(name));
                 self.named.remove(&thread);
             }
             return;

@@ -35,6 +35,9 @@ const MAJOR: u32 = 240;
 /// Limit on the devices of a trace: the minor numbers.
 const DEVICES_MAX: usize = 1 << 20;
 
+/// Limit on the bytes of a device's name.
+const NAME_BYTES: usize = 255;
+
 /// Meaning of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Column {
@@ -256,6 +259,9 @@ impl BlockCsv {
     fn device(&mut self, name: &[u8], out: &mut Vec<ImportedEvent>) -> Option<DevId> {
         if let Some(known) = self.devices.get(name) {
             return Some(*known);
+        }
+        if name.len() > NAME_BYTES {
+            return None;
         }
         let number = u32::try_from(self.devices.len()).ok()?;
         let text = std::str::from_utf8(name).unwrap_or_default();

@@ -5,6 +5,7 @@ use rustc_hash::FxHashSet;
 
 use super::decimal::integer;
 use super::imported_event::Block;
+use super::records::COMM_BYTES;
 use crate::event::block::BlockPoint;
 use crate::units::DevId;
 
@@ -56,6 +57,11 @@ pub(super) fn extent(text: &[u8], point: BlockPoint, dev: DevId) -> Option<Block
     };
     let (rwbs, comm) = (Vec::new(), Vec::new());
     Some(Block { point, dev, sector, sectors, error: 0, rwbs, from, comm })
+}
+
+/// Returns the name of a thread, cut to the kernel's length.
+pub(super) fn comm_of(text: &[u8]) -> Vec<u8> {
+    text.get(..COMM_BYTES).unwrap_or(text).to_vec()
 }
 
 /// Devices with issued requests. Logs of blktrace have one event for the completion of a request

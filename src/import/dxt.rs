@@ -26,6 +26,12 @@ const SEGMENTS_MAX: usize = 1 << 22;
 /// Limit on the files of a text.
 const FILES_MAX: usize = 1 << 20;
 
+/// Limit on the bytes of a path (`PATH_MAX`).
+const PATH_BYTES: usize = 4096;
+
+/// Resolution of the times, ns: segments that overlap by less may have followed each other.
+const TIME_UNIT: u64 = 100_000;
+
 /// Segments that are converted at once.
 const BATCH: usize = 1 << 14;
 
@@ -62,6 +68,8 @@ pub(super) struct Dxt {
     /// Begin of the job, ns since 1970, or 0.
     start: u64,
     files: Vec<Vec<u8>>,
+    /// Number of the file whose records follow; `None`: it is beyond the limit.
+    current: Option<u32>,
     segments: Vec<Segment>,
     is_sorted: bool,
     /// Segments that were converted.
@@ -85,10 +93,12 @@ impl Parser for Dxt {
         let text = line.trim_ascii();
         if text.starts_with(b"#") {
             if let Some(name) = value(text, b", file_name: ") {
+                self.current = u32::try_from(self.files.len()).ok();
                 if self.files.len() >= FILES_MAX {
+                    self.current = None;
                     return false;
                 }
-                self.files.push(name.to_vec());
+                self.files.push(name.get(..PATH_BYTES).unwrap_or(name).to_vec());
             } else if let Some(start) = text.strip_prefix(b"# start_time: ") {
                 self.start = seconds(start.trim_ascii()).unwrap_or(0);
             }
@@ -134,7 +144,7 @@ impl Dxt {
         let _number: u64 = integer(word(&mut rest)?)?;
         let (offset, length) = (integer(word(&mut rest)?)?, integer(word(&mut rest)?)?);
         let (start, end) = (seconds(word(&mut rest)?)?, seconds(word(&mut rest)?)?);
-        let file = u32::try_from(self.files.len().checked_sub(1)?).ok()?;
+        let file = self.current?;
         if self.segments.len() >= SEGMENTS_MAX {
             notes.count("segments beyond 4,194,304: left out");
             return Some(());
@@ -156,8 +166,11 @@ impl Dxt {
         };
         let is_new = !self.ranks.contains_key(&rank);
         let known = self.ranks.entry(rank).or_default();
-        let free = known.lanes.iter().position(|last| *last < start);
-        let lane = free.unwrap_or(known.lanes.len());
+        // A thread that is free, or whose last segment ends within the resolution of the times.
+        let free = known.lanes.iter().position(|last| *last <= start);
+        let nearly = || known.lanes.iter().position(|last| *last < start.saturating_add(TIME_UNIT));
+        let lane = free.or_else(nearly).unwrap_or(known.lanes.len());
+        let start = known.lanes.get(lane).map_or(start, |last| start.max(*last));
         if lane >= LANES_MAX || pid >= LANE_STEP {
             return notes.count("segments of more than 128 threads of a rank: left out");
         }

@@ -121,7 +121,10 @@ impl<W: Write> ImportWriter<W> {
     /// Errors of the output.
     pub fn put(&mut self, event: ImportedEvent) -> io::Result<()> {
         if let ImportedKind::Disk(dev, name) = &event.what {
-            self.late_disks += u64::from(self.begun);
+            if self.begun {
+                self.late_disks += 1;
+                return Ok(());
+            }
             let name = name.escape_ascii().to_string();
             self.disks.push(Disk { dev: dev.to_string(), name, ..Disk::default() });
             return Ok(());

@@ -11,11 +11,12 @@
 
 use rustc_hash::FxHashMap;
 
-use super::block_text::{bracketed, device, extent, word};
+use super::block_text::{bracketed, comm_of, device, extent, word};
 use super::decimal::{integer, seconds};
 use super::import_report::ImportReport;
 use super::imported_event::{Block, ImportedEvent, ImportedKind, ImportedTask};
 use super::parser::Parser;
+use super::records::MACHINE;
 use crate::event::block::BlockPoint;
 use crate::event::block_shape::BLOCK_POINTS;
 use crate::event::syscall_table::{CALLS, CallId};
@@ -28,6 +29,8 @@ const NAMES_MAX: usize = 1 << 20;
 #[derive(Debug, Default)]
 pub(super) struct PerfScript {
     names: FxHashMap<Tid, Vec<u8>>,
+    /// Machine of the recording (`# arch : …`, which `perf script --header` prints).
+    machine: Option<String>,
 }
 
 /// Parts of a line.
@@ -125,6 +128,9 @@ impl Parser for PerfScript {
         notes: &mut ImportReport,
     ) -> bool {
         let text = line.trim_ascii();
+        if let Some(machine) = text.strip_prefix(b"# arch : ") {
+            self.machine = Some(String::from_utf8_lossy(machine.trim_ascii()).into_owned());
+        }
         if text.is_empty() || text.starts_with(b"#") {
             return true;
         }
@@ -149,7 +155,7 @@ impl PerfScript {
         out: &mut Vec<ImportedEvent>,
         notes: &mut ImportReport,
     ) -> Option<()> {
-        let what = match kind(line, notes) {
+        let what = match kind(line, self.machine.as_deref(), notes) {
             KindFound::Kind(what) => what,
             KindFound::Skipped => return Some(()),
             KindFound::NotUnderstood => return None,
@@ -161,20 +167,20 @@ impl PerfScript {
                     "threads without a process, each of which counts as one: perf script -F +pid",
                 );
             }
-            out.push(ImportedEvent { time, task, what: ImportedKind::Named(comm.to_vec(), false) });
+            out.push(ImportedEvent { time, task, what: ImportedKind::Named(comm_of(comm), false) });
         }
         out.push(ImportedEvent { time, task, what });
         Some(())
     }
 
     fn is_new_name(&mut self, tid: Tid, comm: &[u8]) -> bool {
-        if self.names.get(&tid).is_some_and(|known| known == comm) {
+        if self.names.get(&tid).is_some_and(|known| *known == comm_of(comm)) {
             return false;
         }
         if self.names.len() >= NAMES_MAX {
             self.names.clear();
         }
-        self.names.insert(tid, comm.to_vec());
+        self.names.insert(tid, comm_of(comm));
         true
     }
 }
@@ -187,7 +193,7 @@ enum KindFound {
     NotUnderstood,
 }
 
-fn kind(line: &EventLine<'_>, notes: &mut ImportReport) -> KindFound {
+fn kind(line: &EventLine<'_>, machine: Option<&str>, notes: &mut ImportReport) -> KindFound {
     let name = std::str::from_utf8(line.event).unwrap_or_default();
     let found = |kind: Option<ImportedKind>| kind.map_or(KindFound::NotUnderstood, KindFound::Kind);
     if let Some(&(_, point)) = BLOCK_POINTS.iter().find(|row| row.0 == name) {
@@ -195,6 +201,10 @@ fn kind(line: &EventLine<'_>, notes: &mut ImportReport) -> KindFound {
     }
     let fields = line.fields;
     match (name, name.strip_prefix("sys_enter_"), name.strip_prefix("sys_exit_")) {
+        ("sys_enter" | "sys_exit", ..) if machine.is_some_and(|known| known != MACHINE) => {
+            notes.count("events of calls with the numbers of another machine: skipped");
+            KindFound::Skipped
+        }
         ("sys_enter" | "sys_exit", ..) => match raw_call(fields) {
             Some((Some(call), rest)) if name == "sys_enter" => {
                 found(raw_arguments(rest).map(|args| ImportedKind::Enter(call, args)))
@@ -241,7 +251,7 @@ fn block(point: BlockPoint, line: &EventLine<'_>) -> Option<Block> {
         matches!(point, BlockPoint::Complete | BlockPoint::BioComplete | BlockPoint::Requeue);
     let (comm, error) = match is_end {
         true => (Vec::new(), integer::<i32>(inside)?.min(0)),
-        false => (inside.to_vec(), 0),
+        false => (comm_of(inside), 0),
     };
     Some(Block { rwbs, comm, error, ..extent(words, point, dev)? })
 }

@@ -89,6 +89,11 @@ pub struct MountTable {
 }
 
 impl MountTable {
+    /// Returns the number of its mounts.
+    pub fn count(&self) -> usize {
+        self.mounts.len()
+    }
+
     /// Parses the text; invalid lines are skipped.
     pub fn parse(text: &[u8]) -> Self {
         let lines = text.split(|byte| *byte == b'\n');

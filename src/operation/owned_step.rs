@@ -124,9 +124,13 @@ impl OwnedStep {
     /// Returns the number of parts of the step that need memory of their own, and one for itself.
     pub fn parts(&self) -> usize {
         1 + match self {
-            Self::SyscallEnded(_, effects) | Self::AsyncEnded(_, effects) => effects.len(),
+            Self::SyscallEnded(call, effects) => effects.len() + call.spans.len(),
+            Self::SyscallUnfinished(call, _) => call.spans.len(),
+            Self::AsyncEnded(_, effects) => effects.len(),
             Self::DescriptorsClosed(_, fds) => fds.len(),
             Self::Block(step) => step.pieces.len(),
+            Self::BlockAnomaly(step) => step.2.len(),
+            Self::MountsSeen(table) => table.count(),
             _ => 0,
         }
     }

@@ -168,7 +168,8 @@ impl DecodeStage {
                     self.damaged(offset, bytes, at_end, next)?;
                 }
             }
-            if self.summary.read_until.is_some() {
+            // Without facts for the whole recording, from a pipe or a damaged log, the rest is read.
+            if self.summary.read_until.is_some() && self.summary.end.is_some() {
                 break;
             }
         }
@@ -408,7 +409,8 @@ impl DecodeStage {
             // Idle programs make no event that ends the opening.
             self.end_opening(next)?;
         }
-        self.summary.read_until = (watermark > self.until).then_some(self.until);
+        self.summary.read_until =
+            (watermark > self.until && self.summary.end.is_some()).then_some(self.until);
         next.take(StageMessage::CompleteUntil(watermark))
     }
 
@@ -554,7 +556,11 @@ impl DecodeStage {
 
     fn finish<N: StageOutput>(&mut self, next: &mut N) -> Result<(), N::Error> {
         let due = self.merger.finish();
-        self.pass_on(due, next)?;
+        if self.summary.read_until.is_some() {
+            next.take(StageMessage::Later(records_of(&due)))?;
+        } else {
+            self.pass_on(due, next)?;
+        }
         let events = &mut self.events;
         self.names.finish(&mut |name| events.push(name));
         self.drain_events(next)?;
@@ -564,6 +570,11 @@ impl DecodeStage {
         self.summary.reused_numbers = self.reused.as_ref().map_or(0, |reused| reused.count);
         Ok(())
     }
+}
+
+/// Number of records that wait.
+fn records_of(due: &[(KernelTime, PendingItem)]) -> u64 {
+    due.iter().filter(|(_, item)| matches!(item, PendingItem::Record(..))).count() as u64
 }
 
 /// Event of a fact that has its place in time but no task.

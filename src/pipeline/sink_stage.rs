@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The state of the tracker never leaves its thread: steps are copied, and their files are shared
-//! with counts that threads may change. An empty batch goes back to the track stage, so that its
+//! with counts that threads may change. A used batch goes back to the track stage, so that its
 //! copies are freed where they were made: the counts of a file are then changed by one CPU.
 
 use std::cell::RefCell;

@@ -43,7 +43,11 @@ impl<'a, S: Sink> TrackStage<'a, S> {
 
     /// Ends the run after the last message of the log, and returns its summary.
     pub(super) fn finish(mut self, summary: Summary) -> Result<Summary, PipelineError<S::Error>> {
-        let at = summary.last_time.max(self.now);
+        let at = match summary.read_until {
+            // What became of the processes later is not known here.
+            Some(_) => self.now,
+            None => summary.last_time.max(self.now),
+        };
         self.tracker.finish(at, &mut self.sink).map_err(PipelineError::Sink)?;
         let mut beyond_bounds = summary.beyond_bounds;
         if let Some(anomaly) = self.tracker.left_out(beyond_bounds, at) {
@@ -65,6 +69,7 @@ impl<'a, S: Sink> TrackStage<'a, S> {
         match passed {
             StageMessage::Records(count) => tracker.ledger_mut().records += count,
             StageMessage::Bookkeeping => tracker.ledger_mut().ignore(Ignored::Bookkeeping),
+            StageMessage::Later(count) => tracker.ledger_mut().ignore_all(Ignored::Later, count),
             StageMessage::Fact(fact) => self.fact(*fact),
             StageMessage::SeenFd(late, at) => tracker.seen_fd(&late, at),
             StageMessage::FileSystems(all) => tracker.seen_file_systems(&all),

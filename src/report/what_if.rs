@@ -313,7 +313,7 @@ const MEMORY_UNITS: [(u64, &str); 4] =
 
 /// Returns a size of memory as it is given: a whole number of the largest unit.
 fn memory_text(bytes: u64) -> String {
-    let is_whole = |unit: &&(u64, &str)| bytes >= unit.0 && bytes % unit.0 == 0;
+    let is_whole = |unit: &&(u64, &str)| bytes >= unit.0 && bytes.is_multiple_of(unit.0);
     let unit = MEMORY_UNITS.iter().find(is_whole);
     unit.map_or_else(|| size(bytes), |(unit, name)| format!("{} {name}", bytes / unit))
 }

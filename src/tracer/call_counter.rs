@@ -6,6 +6,7 @@
 //! counts what it overwrites there. A counted call costs the program one event, a recorded one two
 //! events and a name.
 
+use std::cell::Cell;
 use std::io;
 
 use crate::event::syscall_table::{CallClass, CallId};
@@ -24,6 +25,8 @@ const PURPOSE: &str = "counter";
 #[derive(Debug)]
 pub struct CallCounter {
     instance: Instance,
+    /// False after an error: the count is not known then, and the recording goes on.
+    is_right: Cell<bool>,
 }
 
 impl CallCounter {
@@ -45,18 +48,25 @@ impl CallCounter {
         let mut count = 0_u32;
         for call in CallId::all().filter(is_counted) {
             let event = format!("events/syscalls/sys_exit_{}/enable", call.call().name);
-            // A call without a tracepoint is unknown to this kernel.
-            count += u32::from(instance.write(&event, "1").is_ok());
+            match instance.write(&event, "1") {
+                Ok(()) => count += 1,
+                // A call without a tracepoint is unknown to this kernel.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
         }
         if count == 0 {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        Ok(Self { instance })
+        Ok(Self { instance, is_right: Cell::new(true) })
     }
 
-    /// Returns the instance, whose list of threads is that of the recorded ones.
-    pub(super) fn instance(&self) -> &Instance {
-        &self.instance
+    /// Gives the instance the list of the recorded threads; `fill` returns false if threads keep
+    /// appearing that are not in the list.
+    pub(super) fn follow(&self, fill: impl FnOnce(&Instance) -> io::Result<bool>) {
+        if !fill(&self.instance).unwrap_or(false) {
+            self.is_right.set(false);
+        }
     }
 
     /// Gives the instance up.
@@ -66,11 +76,16 @@ impl CallCounter {
 
     /// Switches the counter on or off. An error makes the count unknown, and the recording goes on.
     pub(super) fn switch(&self, on: &str) {
-        let _ = self.instance.write("tracing_on", on);
+        if self.instance.write("tracing_on", on).is_err() {
+            self.is_right.set(false);
+        }
     }
 
     /// Returns the number of calls so far; `None`: the kernel does not tell.
     pub(super) fn count(&self, cpus: &[u32]) -> Option<u64> {
+        if !self.is_right.get() {
+            return None;
+        }
         let mut sum = 0_u64;
         for cpu in cpus {
             let stats = self.instance.stats(*cpu).ok()?;

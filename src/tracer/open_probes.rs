@@ -93,6 +93,10 @@ pub(super) fn open_events(
     Ok((opened, choice, probes))
 }
 
+/// Warning if arguments in memory are wanted, and cannot be read in time.
+const NO_PRIORITY: &str = "no real-time priority (SCHED_FIFO), so memory that arguments point to is not read; run as root outside of a \
+     container without CAP_SYS_NICE";
+
 /// Opens all events from this source.
 fn open_from(
     source: SourceKind,
@@ -157,16 +161,13 @@ fn open_from(
         }
         SourceKind::Tracefs => {
             let (cpus, names) = (&host.cpus, naming.names);
-            let counter = CallCounter::open(tracefs, calls);
+            let counter =
+                options.counts_calls().then(|| CallCounter::open(tracefs, calls)).flatten();
             tracefs_source::open(described, tracefs, cpus, sizes, names, functions, counter)?
         }
     };
     if options.exact_args && !options.reads_exact_args() {
-        warnings.push(
-            "no real-time priority (SCHED_FIFO), so memory that arguments point to is not read; run as root outside of a \
-             container without CAP_SYS_NICE"
-                .to_owned(),
-        );
+        warnings.push(NO_PRIORITY.to_owned());
     }
     if naming.names == NameSource::Event && !options.reads_exact_args() {
         // The entries carry the paths, so no reader is needed.

@@ -135,6 +135,13 @@ impl Options {
         matches!(self.follow, Follow::System) || self.keep_foreign
     }
 
+    /// Returns true if calls may be counted that are not recorded: a counter has the list of the
+    /// recorded threads, and would count the tracer's own calls, or children and threads that are
+    /// left out later.
+    pub(super) fn counts_calls(&self) -> bool {
+        !self.records_all_processes() && self.follows_children && self.threads.is_empty()
+    }
+
     /// Returns true if block requests of other processes are counted and not recorded.
     pub(super) fn counts_others(&self) -> bool {
         let is_wanted = self.block || self.extents;

@@ -384,9 +384,8 @@ impl Session {
         let wall_moved_ns = Some(header_end::wall_moved_ns(&self.clock));
         let counters = proc::text("/proc/diskstats", Text::DISKSTATS_END, Pid(0)).ok();
         snapshot::send(&self.threads.to_log, books.into_iter().chain(counters).collect());
-        for error in self.name_threads.stop() {
-            warnings.push(format!("the names of files opened on one CPU are missing: {error}"));
-        }
+        let errors = self.name_threads.stop();
+        warnings.extend(errors.iter().map(|error| format!("{NAMES_MISSING}: {error}")));
         let (drained, written) = self.threads.finish();
         for error in drained.iter().filter_map(|it| it.error.as_ref()) {
             warnings.push(format!("cannot read a ring, so records are missing: {error}"));
@@ -410,7 +409,6 @@ impl Session {
         warnings.extend(cpus_gone(&drained, self.is_inherited));
         let counts = kernel_counts(self.source.as_ref(), &mut warnings);
         // Work from here on is not accounted as overhead of the recording.
-        let stat_calls = self.source.stat_calls();
         let own = self.call_costs.with_cpu_time(rlimits::own_cpu_ns());
         let places =
             self.mounts.as_ref().map(|_| counted.write_places(&mut writer, &mut cancellation));
@@ -423,8 +421,9 @@ impl Session {
         warnings.extend([doubt, counted.warning.take(), cut].into_iter().flatten());
         let disks = disks::disks().into_iter().filter(|it| !self.disks.contains(it)).collect();
         let end = end_frame(reason, end_time.0.0, end_time.1, ended, counts, &counted, warnings);
-        let end = End { own, disks, places_not_asked, wall_moved_ns, ..end };
-        let end = End { unread, unread_programs, others: counted.others, stat_calls, ..end };
+        let stat_calls = self.source.stat_calls();
+        let end = End { own, disks, places_not_asked, wall_moved_ns, stat_calls, ..end };
+        let end = End { unread, unread_programs, others: counted.others, ..end };
         let last = writer.write_atomically(|it| it.json(FrameKind::END, clock::now(), &end));
         let log_error = counted.error.or(last.err());
         let sync_error = writer.synced().err().filter(|_| log_error.is_none());
@@ -537,6 +536,9 @@ fn take_snapshot(
 /// Warning about processes that `-a` in a container does not see.
 const NAMESPACED: &str =
     "this is a pid namespace: processes outside of it are not recorded; use the host's: --pid=host";
+
+/// Warning about a thread that read names and failed.
+const NAMES_MISSING: &str = "the names of files opened on one CPU are missing";
 
 /// Warning about work at the end that a signal cut short. The skipped files and symbols are counted
 /// with those that could not be found.

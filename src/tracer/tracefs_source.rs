@@ -188,10 +188,9 @@ fn settings(instance: &Instance, tracepoints: &[Described]) -> io::Result<Vec<St
 }
 
 impl TracefsSource {
-    /// Returns the instances that record or count only followed threads.
+    /// Returns the instances that record only followed threads.
     fn following(&self) -> impl Iterator<Item = &Instance> {
-        let recording = self.instances.iter().filter(|it| it.0 != RingKind::Block).map(|it| &it.1);
-        recording.chain(self.counter.iter().map(CallCounter::instance))
+        self.instances.iter().filter(|it| it.0 != RingKind::Block).map(|it| &it.1)
     }
 
     /// Fills a list of threads, which grows at forks from then on. Returns false if threads keep
@@ -205,6 +204,13 @@ impl TracefsSource {
         let mut all = true;
         for instance in self.following() {
             all &= complete_list(instance, list, now_there)?;
+        }
+        if let Some(counter) = &self.counter {
+            counter.follow(|instance| {
+                instance.write("options/event-fork", "1")?;
+                instance.set_list(list, &now_there())?;
+                complete_list(instance, list, now_there)
+            });
         }
         Ok(all)
     }

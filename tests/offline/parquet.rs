@@ -1,5 +1,5 @@
 //! Parquet tables: the rows, bytes and names of the other outputs, read by the format's own crate,
-//! and the example queries by DuckDB and Polars where the machine has them.
+//! and the example queries by their engines where the machine has them.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::support::driver::process::run;
 use crate::support::driver::recording::{Recording, TIMEOUT, iotrace};
+use crate::support::machine::requirements::{Need, python, require};
 use crate::support::{scratch_dir, text};
 
 fn log(name: &str) -> PathBuf {
@@ -149,14 +150,11 @@ fn examples(language: &str) -> Vec<String> {
 }
 
 /// Runs Python with a module that is not among what the tests need; `None`: it is not there.
-fn python(module: &str, program: &str, directory: &Path) -> Option<String> {
-    let python = std::env::var("IOTRACE_PYTHON").unwrap_or_else(|_| "python3".into());
-    let has = Command::new(&python).args(["-c", &format!("import {module}")]).output();
-    if !has.is_ok_and(|output| output.status.success()) {
-        eprintln!("skipped: no module {module} of {python} (pip install {module})");
+fn run_python(module: &'static str, program: &str, directory: &Path) -> Option<String> {
+    if !require(Need::PythonModule(module)) {
         return None;
     }
-    let mut command = Command::new(&python);
+    let mut command = Command::new(python());
     command.args(["-c", program]).current_dir(directory);
     Some(run(&mut command, TIMEOUT).expect("it ends").success().stdout())
 }
@@ -185,7 +183,7 @@ c.execute('''{queries}''')
 rows = c.execute(\"select name, count(*), sum(coalesce(bytes, 0)) from operations where kind = 'syscall' group by name\").fetchall()
 print(json.dumps([[n, int(k), int(b)] for n, k, b in rows]))"
     );
-    if let Some(printed) = python("duckdb", &program, dir.path()) {
+    if let Some(printed) = run_python("duckdb", &program, dir.path()) {
         let rows: Vec<(String, u64, u64)> = serde_json::from_str(&printed).expect("JSON");
         let counted: BTreeMap<_, _> =
             rows.into_iter().map(|(name, count, bytes)| (name, (count, bytes))).collect();
@@ -193,6 +191,6 @@ print(json.dumps([[n, int(k), int(b)] for n, k, b in rows]))"
     }
     for (module, blocks) in [("polars", 0..1), ("pyspark", 1..2)] {
         let program = examples("python")[blocks].join("\n");
-        python(module, &program, dir.path());
+        run_python(module, &program, dir.path());
     }
 }

@@ -291,9 +291,8 @@ impl Habits {
             if done.errno == Some(libc::EINVAL) {
                 add(&mut self.refused, &mut self.names, &key, done, 0);
             }
-            if let Some(offset) = done.offset
-                && (offset | requested.unwrap_or_else(|| moved(done, file))) % DIRECT_BYTES != 0
-            {
+            let bytes = requested.unwrap_or_else(|| moved(done, file));
+            if done.offset.is_some_and(|offset| !(offset | bytes).is_multiple_of(DIRECT_BYTES)) {
                 add(&mut self.unaligned, &mut self.names, &key, done, done.bytes);
             }
         } else if done.class == CallClass::Write && done.bytes > 0 {

@@ -20,6 +20,10 @@ use crate::operation::mount_table::MountTable;
 use crate::operation::renaming::exchanges;
 use crate::units::DevId;
 
+/// Limit of the kernel on the bytes of one call (`MAX_RW_COUNT` with pages of 4 KiB); imported logs
+/// may have any number.
+const CALL_BYTES_MAX: u64 = 0x7fff_f000;
+
 /// Largest number of files and of names that are distinguished.
 const FILES_MAX: usize = 1 << 18;
 
@@ -159,7 +163,9 @@ impl CachedFiles {
             self.uncached.direct = self.uncached.direct.saturating_add(bytes);
             return;
         }
+        let is_real = bytes <= CALL_BYTES_MAX;
         let range = offset.and_then(|offset| Some(offset..offset.checked_add(bytes)?));
+        let range = range.filter(|_| is_real);
         let number = file.and_then(|file| self.number(file));
         let (Some(range), Some(number)) = (range, number) else {
             self.uncached.unknown = self.uncached.unknown.saturating_add(bytes);

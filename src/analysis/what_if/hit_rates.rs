@@ -209,7 +209,7 @@ impl HitRates {
 
     /// Returns the pages of the sample in a cache of a size.
     fn sampled(&self, bytes: u64) -> usize {
-        let pages = bytes / self.page_bytes >> self.halvings;
+        let pages = (bytes / self.page_bytes) >> self.halvings;
         usize::try_from(pages).unwrap_or(usize::MAX).max(1)
     }
 

@@ -37,7 +37,8 @@ fn naive_lru(accesses: &[u64], capacity: usize) -> u64 {
 
 /// Misses of two lists, each a vector with its beginning first.
 fn naive_two_lists(accesses: &[u64], capacity: usize) -> u64 {
-    let (mut inactive, mut active): (Vec<(u64, bool)>, Vec<(u64, bool)>) = (Vec::new(), Vec::new());
+    let mut inactive: Vec<(u64, bool)> = Vec::new();
+    let mut active: Vec<(u64, bool)> = Vec::new();
     let mut evicted: HashMap<u64, u64> = HashMap::new();
     let (mut left, mut misses) = (0, 0);
     for page in accesses {

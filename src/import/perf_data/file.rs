@@ -30,6 +30,9 @@ const COMPRESSED: usize = 27;
 /// Limit on a section that is read at once.
 const SECTION_MAX: u64 = 256 << 20;
 
+/// Limit on the numbers of all events: one for each CPU and event.
+const IDS_MAX: u64 = 1 << 20;
+
 /// Limit on the attributes of a recording.
 const ATTRS_MAX: u64 = 1 << 16;
 
@@ -144,10 +147,12 @@ fn events<R: Read + Seek>(
     if size < ATTR_MIN + 16 || bytes.len() as u64 / attr_size > ATTRS_MAX {
         return Err(Refusal::damaged("the attributes of its events have another size"));
     }
-    let mut events = Vec::new();
+    let (mut events, mut left) = (Vec::new(), IDS_MAX);
     for attr in bytes.chunks_exact(size) {
         let field = |at| u64_at(attr, at).unwrap_or(0);
-        let ids = part(input, section(attr, size - 16).unwrap_or_default())?;
+        let place = section(attr, size - 16).unwrap_or_default();
+        left = left.checked_sub(place.size / 8).ok_or_else(|| Refusal::damaged("too many ids"))?;
+        let ids = part(input, place)?;
         let ids = ids.chunks_exact(8).filter_map(|id| u64_at(id, 0)).collect();
         let sample_type = field(ATTR_SAMPLE_TYPE);
         let has_trailer = field(ATTR_FLAGS) & SAMPLE_ID_ALL != 0;

@@ -17,6 +17,7 @@ use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 
 use rustc_hash::FxHashMap;
 
+use super::block_text::comm_of;
 use super::import_report::ImportReport;
 use super::imported_event::{Block, ImportedEvent, ImportedKind, ImportedTask};
 use crate::event::EventKind;
@@ -39,6 +40,8 @@ const FINISHED_ROUND: u32 = 68;
 const AUXTRACE: u32 = 71;
 /// `PERF_RECORD_LOST_SAMPLES`.
 const LOST_SAMPLES: u32 = 13;
+/// `PERF_RECORD_MISC_LOST_SAMPLES_BPF`: the samples were filtered on purpose.
+const BPF_FILTERED: u16 = 1 << 15;
 
 /// Bits of `clone` for a new thread, as its parent's resources are shared.
 const THREAD_FLAGS: i32 = libc::CLONE_VM
@@ -89,11 +92,13 @@ pub(super) fn read<R: Read + Seek>(
     }
     input.seek(SeekFrom::Start(file.data.offset))?;
     let layouts = Layouts::of(&file);
-    let mut records = PerfRecords { decoder, layouts, sorter: RoundSorter::new(put), notes };
+    let sorter = RoundSorter::new(put);
+    let (lost, lost_samples) = (0, 0);
+    let mut records = PerfRecords { decoder, layouts, sorter, lost, lost_samples, notes };
     // perf writes the size at the end: a killed one leaves 0, and the rest of the file is data.
     let limit = if file.data.size == 0 { u64::MAX } else { file.data.size };
     records.read(&mut input.take(limit))?;
-    records.sorter.finish()?;
+    records.finish()?;
     Ok(())
 }
 
@@ -140,6 +145,9 @@ struct PerfRecords<'n, P> {
     decoder: Decoder,
     layouts: Layouts,
     sorter: RoundSorter<P>,
+    /// Losses that records of rings report, and that the kernel has counted for the events.
+    lost: u64,
+    lost_samples: u64,
     notes: &'n mut ImportReport,
 }
 
@@ -152,7 +160,8 @@ impl<P: FnMut(ImportedEvent) -> io::Result<()>> PerfRecords<'_, P> {
             let size = bytes.get(6..).and_then(<[u8]>::first_chunk).copied();
             let size = usize::from(size.map_or(0, u16::from_le_bytes));
             if head < HEADER_BYTES || size < HEADER_BYTES {
-                self.notes.add("bytes at the end that are no record", head as u64);
+                let rest = io::copy(input, &mut io::sink())?;
+                self.notes.add("bytes at the end that are no record", head as u64 + rest);
                 return Ok(());
             }
             let rest = (size - HEADER_BYTES) as u64;
@@ -184,11 +193,18 @@ impl<P: FnMut(ImportedEvent) -> io::Result<()>> PerfRecords<'_, P> {
         let mut task = ImportedTask { pid: parsed.pid, tid: parsed.tid };
         let what = match parsed.body {
             RecordBody::Sample(payload) => self.sample(payload),
-            RecordBody::Lost(count) => Some(self.lost(count)),
-            RecordBody::Other(LOST_SAMPLES) => u64_at(record.body, 0).map(|count| self.lost(count)),
+            RecordBody::Lost(count) => {
+                self.lost += count;
+                Some(ImportedKind::Lost(count))
+            }
+            // Counts of the kernel for each event, at the end; or what a BPF program has filtered.
+            RecordBody::Other(LOST_SAMPLES) if record.misc & BPF_FILTERED == 0 => {
+                self.lost_samples += u64_at(record.body, 0).unwrap_or(0);
+                None
+            }
             RecordBody::Comm { pid, tid, comm, exec } => {
                 task = ImportedTask { pid, tid };
-                Some(ImportedKind::Named(comm.to_vec(), exec))
+                Some(ImportedKind::Named(comm_of(comm), exec))
             }
             // perf makes up records of what was there before, with time 0.
             RecordBody::Fork { pid, tid, ppid, ptid } if parsed.time.0 > 0 => {
@@ -211,9 +227,14 @@ impl<P: FnMut(ImportedEvent) -> io::Result<()>> PerfRecords<'_, P> {
         }
     }
 
-    fn lost(&mut self, count: u64) -> ImportedKind {
-        self.notes.add("records lost by perf record", count);
-        ImportedKind::Lost(count)
+    /// Ends the recording: the kernel may have counted losses that no record of a ring reports.
+    fn finish(mut self) -> io::Result<()> {
+        let more = self.lost_samples.saturating_sub(self.lost);
+        self.notes.add("records lost by perf record", self.lost + more);
+        if more > 0 {
+            self.sorter.push_last(ImportedKind::Lost(more));
+        }
+        self.sorter.finish()
     }
 
     /// Decodes a sample; what is not imported is counted.

@@ -3,7 +3,7 @@
 use std::io;
 
 use super::super::import_report::ImportReport;
-use super::super::imported_event::{ImportedEvent, ImportedKind};
+use super::super::imported_event::{ImportedEvent, ImportedKind, ImportedTask};
 
 /// Limit on the events that wait for the end of their round: 1.5 GB.
 const WAITING_MAX: usize = 1 << 23;
@@ -31,6 +31,10 @@ impl<P: FnMut(ImportedEvent) -> io::Result<()>> RoundSorter<P> {
         event: ImportedEvent,
         notes: &mut ImportReport,
     ) -> io::Result<()> {
+        if event.time == 0 && self.is_begun {
+            // perf has made it up at its end.
+            return self.push(ImportedEvent { time: self.latest, ..event }, notes);
+        }
         if event.time == 0 {
             if matches!(event.what, ImportedKind::Named(..)) && self.initial.len() < WAITING_MAX {
                 self.initial.push(event);
@@ -52,6 +56,12 @@ impl<P: FnMut(ImportedEvent) -> io::Result<()>> RoundSorter<P> {
         let count = self.waiting.partition_point(|event| event.time <= self.complete);
         self.complete = self.latest;
         self.emit_sorted(count)
+    }
+
+    /// Adds an event at the time of the last one.
+    pub(super) fn push_last(&mut self, what: ImportedKind) {
+        let event = ImportedEvent { time: self.latest, task: ImportedTask::leader(0), what };
+        self.waiting.push(event);
     }
 
     /// Emits all events.
@@ -81,7 +91,6 @@ impl<P: FnMut(ImportedEvent) -> io::Result<()>> RoundSorter<P> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::imported_event::ImportedTask;
     use super::*;
 
     #[test]

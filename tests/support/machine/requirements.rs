@@ -40,12 +40,20 @@ pub(crate) enum Need {
     Browser,
     /// Any other program of a package.
     Program(&'static str),
+    /// A module of Python, which `scripts/setup` does not install; never demanded of CI.
+    PythonModule(&'static str),
     /// A file or directory that only some kernels have; never demanded of CI.
     KernelFile(&'static str),
     /// A control group of version 2 that a test may make; never demanded of CI.
     Cgroup,
     /// An I/O scheduler that only some kernels have; never demanded of CI.
     Scheduler(&'static str),
+}
+
+/// Python with the modules of [`Need::PythonModule`]: `IOTRACE_PYTHON`, of a virtual environment, or
+/// the one of the system.
+pub(crate) fn python() -> String {
+    std::env::var("IOTRACE_PYTHON").unwrap_or_else(|_| "python3".into())
 }
 
 /// True if the need is met. Otherwise prints "skipped: …" and gives false.
@@ -69,7 +77,12 @@ pub(crate) fn verdict(need: Need, missing: Option<String>, in_ci: bool) -> bool 
     let Some(reason) = missing else { return true };
     let may_be_missing = matches!(
         need,
-        Need::KernelFile(_) | Need::Scheduler(_) | Need::IoUring | Need::Cgroup | Need::Browser
+        Need::KernelFile(_)
+            | Need::Scheduler(_)
+            | Need::IoUring
+            | Need::Cgroup
+            | Need::Browser
+            | Need::PythonModule(_)
     );
     assert!(!in_ci || may_be_missing, "cannot run in CI: {reason}");
     eprintln!("skipped: {reason}");
@@ -141,6 +154,12 @@ fn missing(need: Need) -> Option<String> {
         }
         Need::Browser => browser().is_none().then(|| "no Chromium".to_owned()),
         Need::Program(name) => missing_program(name, "--version"),
+        Need::PythonModule(name) => {
+            let mut python = Command::new(python());
+            let found = python.args(["-c", &format!("import {name}")]).output();
+            let has = found.is_ok_and(|output| output.status.success());
+            (!has).then(|| format!("no module {name} of Python: pip install {name}"))
+        }
         Need::KernelFile(path) => {
             (!Path::new(path).exists()).then(|| format!("the kernel has no {path}"))
         }
