@@ -132,8 +132,8 @@ fn stage(
     Ok(staged)
 }
 
-/// Number that no other recording of the same host and rank has: its start, or of a log without dates
-/// a checksum of its header and end.
+/// Number that no other recording of the same host and rank has: its start, or of a log without
+/// dates a checksum of its header and end.
 fn number(header: &Header, end: Option<&End>) -> u64 {
     match header.clock.start_realtime_ns {
         0 => {

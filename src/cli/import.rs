@@ -23,12 +23,11 @@ use crate::sys::regular;
 /// Bytes read at once; formats are detected in them.
 const READ_BYTES: usize = 256 << 10;
 
-/// What follows the name of a device in the names of blktrace's files, before the number of the
-/// CPU.
+/// Part of the names of blktrace's files between the device and the number of the CPU.
 const BLKTRACE_SUFFIX: &str = ".blktrace.";
 
 /// Result of an import.
-type Imported = Result<(File, ImportReport, ImportFormat), ImportError>;
+type ImportResult = Result<(File, ImportReport, ImportFormat), ImportError>;
 
 pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, CliError> {
     let files = trace_files(&args.files);
@@ -72,7 +71,11 @@ fn opened(files: &[PathBuf]) -> Result<Vec<BufReader<File>>, CliError> {
     Ok(inputs)
 }
 
-fn import_files(mut inputs: Vec<BufReader<File>>, request: &ImportRequest, out: File) -> Imported {
+fn import_files(
+    mut inputs: Vec<BufReader<File>>,
+    request: &ImportRequest,
+    out: File,
+) -> ImportResult {
     if let [only] = inputs.as_mut_slice() {
         let found = request.format.or_else(|| only.fill_buf().ok().and_then(detect));
         if found == Some(ImportFormat::PerfData) {
@@ -107,7 +110,7 @@ fn blktrace_files(file: &Path) -> Vec<PathBuf> {
         std::str::from_utf8(name.as_bytes().strip_prefix(start.as_slice())?).ok()?.parse().ok()
     };
     let Ok(entries) = directory.read_dir() else { return Vec::new() };
-    let mut cpus: Vec<u32> = entries.flatten().filter_map(|it| cpu(it.file_name())).collect();
+    let mut cpus: Vec<u32> = entries.flatten().filter_map(|entry| cpu(entry.file_name())).collect();
     cpus.sort_unstable();
     let path = |cpu: &u32| {
         let name = [start.as_slice(), cpu.to_string().as_bytes()].concat();
@@ -119,7 +122,7 @@ fn blktrace_files(file: &Path) -> Vec<PathBuf> {
 /// Imports a log; an incomplete capture log is removed.
 fn write(
     args: &ImportArgs,
-    import: impl FnOnce(File) -> Imported,
+    import: impl FnOnce(File) -> ImportResult,
 ) -> Result<(ImportReport, ImportFormat), CliError> {
     let mut replaced = ReplacedOutputs::default();
     if args.force {
@@ -136,7 +139,7 @@ fn write(
 
 fn write_new(
     args: &ImportArgs,
-    import: impl FnOnce(File) -> Imported,
+    import: impl FnOnce(File) -> ImportResult,
 ) -> Result<(ImportReport, ImportFormat), CliError> {
     let mut made: NewFile = report_output::new_file(&args.output, WITH_FORCE)?;
     let out = made.file().try_clone().map_err(CliError::Output)?;

@@ -16,7 +16,7 @@ pub(super) enum ColumnKind {
     Unsigned,
     /// Nanoseconds since 1970 UTC.
     WallTime,
-    /// UTF-8.
+    /// Text in UTF-8.
     Text,
 }
 
@@ -42,15 +42,15 @@ enum ColumnValues {
     Texts(Vec<ByteArray>, FxHashMap<Vec<u8>, ByteArray>),
 }
 
-/// Column of a table.
+/// Column of a table, with the values of the rows that wait.
 #[derive(Debug)]
-pub(super) struct Column {
+pub(super) struct StoredColumn {
     values: ColumnValues,
     /// For each row 1, or 0 if it has no value.
     levels: Vec<i16>,
 }
 
-impl Column {
+impl StoredColumn {
     pub(super) fn new(kind: ColumnKind) -> Self {
         let values = match kind {
             ColumnKind::Text => ColumnValues::Texts(Vec::new(), FxHashMap::default()),
@@ -61,18 +61,18 @@ impl Column {
 
     /// Adds the value of a row. A value of the other kind counts as missing: tests fill each column
     /// of each table.
-    pub(super) fn push(&mut self, cell: Cell<'_>) {
+    pub(super) fn push(&mut self, cell: StoredCell<'_>) {
         let is_there = match (&mut self.values, cell) {
-            (ColumnValues::Numbers(numbers), Cell::Signed(Some(number))) => {
+            (ColumnValues::Numbers(numbers), StoredCell::Signed(Some(number))) => {
                 numbers.push(number);
                 true
             }
-            (ColumnValues::Numbers(numbers), Cell::Unsigned(Some(number))) => {
+            (ColumnValues::Numbers(numbers), StoredCell::Unsigned(Some(number))) => {
                 // The format stores unsigned numbers in the bits of signed ones.
                 numbers.push(number.cast_signed());
                 true
             }
-            (ColumnValues::Texts(texts, known), Cell::Text(Some(text))) => {
+            (ColumnValues::Texts(texts, known), StoredCell::Text(Some(text))) => {
                 texts.push(kept(known, text));
                 true
             }
@@ -130,15 +130,15 @@ fn utf8(text: &[u8]) -> String {
 
 /// Value of a row in a column; `None` within: it has none.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Cell<'a> {
+pub(super) enum StoredCell<'a> {
     Signed(Option<i64>),
     Unsigned(Option<u64>),
     Text(Option<&'a [u8]>),
 }
 
 /// Returns the cell of a word.
-pub(super) fn word(text: Option<&str>) -> Cell<'_> {
-    Cell::Text(text.map(str::as_bytes))
+pub(super) fn word(text: Option<&str>) -> StoredCell<'_> {
+    StoredCell::Text(text.map(str::as_bytes))
 }
 
 #[cfg(test)]

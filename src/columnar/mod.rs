@@ -1,7 +1,7 @@
 //! Operations → tables in Parquet files, for query engines.
 //!
 //! ```text
-//!   Step ─► ParquetSink ─► Table: columns of a row group ─► operations.parquet, requests.parquet, …
+//!   Step ─► ParquetSink ─► ParquetTable: columns of a row group ─► one file for each table
 //! ```
 //!
 //! A row group has 131,072 rows, so memory does not grow with the log. Names that are not UTF-8 are

@@ -7,9 +7,9 @@ use std::io;
 use parquet::errors::ParquetError;
 use rustc_hash::FxHashMap;
 
-use super::column::{Cell, word};
+use super::column::{StoredCell, word};
 use super::schema::{ANOMALIES, FILES, OPERATIONS, PIECES, PROCESSES, REQUESTS, TABLES};
-use super::table::Table;
+use super::table::ParquetTable;
 use crate::anomaly::{Anomaly, Link};
 use crate::event::FileStat;
 use crate::operation::asynchronous::{AsyncOperation, NoResult};
@@ -42,19 +42,19 @@ pub struct LogFacts {
 pub struct ParquetSink {
     start: KernelTime,
     start_wall: u64,
-    recording: Cell<'static>,
+    recording: StoredCell<'static>,
     disks: FxHashMap<DevId, String>,
     names: FxHashMap<ThreadKey, Vec<u8>>,
     /// Processes that live, and the time at which they were seen.
     processes: BTreeMap<ProcessKey, (KernelTime, ProcessInfo)>,
     /// Bits of the open files that have a row.
     written_files: Vec<u64>,
-    operations: Table,
-    requests: Table,
-    pieces: Table,
-    process_rows: Table,
-    files: Table,
-    anomalies: Table,
+    operations: ParquetTable,
+    requests: ParquetTable,
+    pieces: ParquetTable,
+    process_rows: ParquetTable,
+    files: ParquetTable,
+    anomalies: ParquetTable,
 }
 
 /// Names of the tables, in the order in which [`ParquetSink::create`] takes their files.
@@ -83,7 +83,7 @@ impl ParquetSink {
         let mut files = files.into_iter();
         let mut table = |schema| {
             let file = files.next().ok_or(io::ErrorKind::InvalidInput)?;
-            Table::create(file, schema).map_err(io_error)
+            ParquetTable::create(file, schema).map_err(io_error)
         };
         Ok(Self {
             operations: table(OPERATIONS)?,
@@ -94,7 +94,7 @@ impl ParquetSink {
             anomalies: table(ANOMALIES)?,
             start: facts.start,
             start_wall: facts.start_wall,
-            recording: Cell::Unsigned(Some(facts.recording)),
+            recording: StoredCell::Unsigned(Some(facts.recording)),
             disks: facts.disks.into_iter().collect(),
             names: FxHashMap::default(),
             processes: BTreeMap::new(),
@@ -123,19 +123,19 @@ impl ParquetSink {
         tables.into_iter().try_for_each(|table| table.finish(facts)).map_err(io_error)
     }
 
-    fn since(&self, time: KernelTime) -> Cell<'static> {
-        Cell::Signed(Some(time.signed_since(self.start)))
+    fn since(&self, time: KernelTime) -> StoredCell<'static> {
+        StoredCell::Signed(Some(time.signed_since(self.start)))
     }
 
-    fn since_known(&self, time: Option<KernelTime>) -> Cell<'static> {
-        Cell::Signed(time.map(|time| time.signed_since(self.start)))
+    fn since_known(&self, time: Option<KernelTime>) -> StoredCell<'static> {
+        StoredCell::Signed(time.map(|time| time.signed_since(self.start)))
     }
 
     /// Wall clock of a time, ns since 1970.
-    fn wall(&self, time: Option<KernelTime>) -> Cell<'static> {
+    fn wall(&self, time: Option<KernelTime>) -> StoredCell<'static> {
         let start = i64::try_from(self.start_wall).ok().filter(|start| *start > 0);
         let since = |time: KernelTime| time.signed_since(self.start);
-        Cell::Signed(start.zip(time).map(|(start, time)| start.saturating_add(since(time))))
+        StoredCell::Signed(start.zip(time).map(|(start, time)| start.saturating_add(since(time))))
     }
 
     fn syscall(
@@ -237,24 +237,24 @@ impl ParquetSink {
             word(Some(row.name)),
             self.wall(Some(row.start)),
             self.since(row.start),
-            Cell::Unsigned(duration),
-            Cell::Unsigned(Some(row.process.0.into())),
-            Cell::Signed(Some(pid.into())),
-            Cell::Signed(Some(tid.into())),
-            Cell::Text(self.names.get(&row.thread).map(Vec::as_slice)),
-            Cell::Unsigned(Some(cpu.into())),
-            Cell::Signed(row.fd.map(Into::into)),
-            Cell::Unsigned(row.file.map(|file| file.id)),
+            StoredCell::Unsigned(duration),
+            StoredCell::Unsigned(Some(row.process.0.into())),
+            StoredCell::Signed(Some(pid.into())),
+            StoredCell::Signed(Some(tid.into())),
+            StoredCell::Text(self.names.get(&row.thread).map(Vec::as_slice)),
+            StoredCell::Unsigned(Some(cpu.into())),
+            StoredCell::Signed(row.fd.map(Into::into)),
+            StoredCell::Unsigned(row.file.map(|file| file.id)),
             path_cell(row.path),
             word(row.path.map(|path| path.source.as_str())),
             path_cell(row.path2),
-            Cell::Unsigned(row.offset),
-            Cell::Unsigned(row.bytes_requested),
-            Cell::Unsigned(row.bytes),
-            Cell::Signed(row.result),
+            StoredCell::Unsigned(row.offset),
+            StoredCell::Unsigned(row.bytes_requested),
+            StoredCell::Unsigned(row.bytes),
+            StoredCell::Signed(row.result),
             word(row.errno.as_deref()),
             word(dev.as_deref()),
-            Cell::Unsigned(stat.map(|stat| stat.ino)),
+            StoredCell::Unsigned(stat.map(|stat| stat.ino)),
             word(row.unfinished),
         ];
         self.operations.row(&cells)
@@ -274,14 +274,14 @@ impl ParquetSink {
         let dev = file.stat.map(|stat| stat.dev.to_string());
         self.files.row(&[
             self.recording,
-            Cell::Unsigned(Some(file.id)),
+            StoredCell::Unsigned(Some(file.id)),
             path_cell(file.path.as_ref()),
             word(file.path.as_ref().map(|path| path.source.as_str())),
             word(file.stat.map(file_type)),
             word(dev.as_deref()),
-            Cell::Unsigned(file.stat.map(|stat| stat.ino)),
-            Cell::Unsigned(file.stat.map(|stat| stat.size)),
-            Cell::Unsigned(file.flags.map(Into::into)),
+            StoredCell::Unsigned(file.stat.map(|stat| stat.ino)),
+            StoredCell::Unsigned(file.stat.map(|stat| stat.size)),
+            StoredCell::Unsigned(file.flags.map(Into::into)),
             word(Some(if file.pre_created { "yes" } else { "no" })),
         ])
     }
@@ -297,14 +297,14 @@ impl ParquetSink {
         let disk = self.disks.get(&request.dev);
         let cells = [
             self.recording,
-            Cell::Unsigned(Some(request.id.0)),
+            StoredCell::Unsigned(Some(request.id.0)),
             word(Some(&dev)),
             word(disk.map(String::as_str)),
             word(Some(request.op.as_str())),
             word(Some(&rwbs)),
-            Cell::Unsigned(Some(request.sector)),
-            Cell::Unsigned(Some(request.bytes())),
-            Cell::Unsigned(Some(request.bytes_done)),
+            StoredCell::Unsigned(Some(request.sector)),
+            StoredCell::Unsigned(Some(request.bytes())),
+            StoredCell::Unsigned(Some(request.bytes_done)),
             self.wall(request.begin()),
             self.since_known(request.begin()),
             self.since_known(request.bio_queued()),
@@ -312,11 +312,11 @@ impl ParquetSink {
             self.since_known(request.inserted),
             self.since_known(request.issued),
             self.since_known(request.completed),
-            Cell::Signed(request.submitter.map(|task| task.pid.0.into())),
-            Cell::Signed(request.submitter.map(|task| task.tid.0.into())),
-            Cell::Text(thread.map(|thread| thread.comm.as_slice())),
-            Cell::Unsigned(Some(request.merges.into())),
-            Cell::Unsigned(Some(request.requeues.into())),
+            StoredCell::Signed(request.submitter.map(|task| task.pid.0.into())),
+            StoredCell::Signed(request.submitter.map(|task| task.tid.0.into())),
+            StoredCell::Text(thread.map(|thread| thread.comm.as_slice())),
+            StoredCell::Unsigned(Some(request.merges.into())),
+            StoredCell::Unsigned(Some(request.requeues.into())),
             word(request.ending.map(RequestEnd::as_str)),
             word(request.diskstats_class().map(DiskstatsClass::as_str)),
             word(error.as_deref()),
@@ -342,25 +342,25 @@ impl ParquetSink {
         let time = piece.queued.time;
         let cells = [
             self.recording,
-            Cell::Unsigned(Some(request.id.0)),
+            StoredCell::Unsigned(Some(request.id.0)),
             word(Some(dev)),
             word(Some(request.op.as_str())),
-            Cell::Unsigned(Some(piece.sector)),
-            Cell::Unsigned(Some(piece.nr_sector.saturating_mul(SECTOR_BYTES))),
+            StoredCell::Unsigned(Some(piece.sector)),
+            StoredCell::Unsigned(Some(piece.nr_sector.saturating_mul(SECTOR_BYTES))),
             self.wall(Some(time)),
             self.since(time),
             word(Some(piece.contents.as_str())),
             word(Some(piece.contents.link().as_str())),
             word(piece.program().map(Link::as_str)),
-            Cell::Signed(Some(piece.queued.pid.0.into())),
-            Cell::Signed(Some(piece.queued.tid.0.into())),
-            Cell::Unsigned(Some(piece.writers.len() as u64)),
-            Cell::Signed(writer.map(|writer| writer.pid.0.into())),
-            Cell::Text(writer.map(|writer| writer.comm.as_ref())),
+            StoredCell::Signed(Some(piece.queued.pid.0.into())),
+            StoredCell::Signed(Some(piece.queued.tid.0.into())),
+            StoredCell::Unsigned(Some(piece.writers.len() as u64)),
+            StoredCell::Signed(writer.map(|writer| writer.pid.0.into())),
+            StoredCell::Text(writer.map(|writer| writer.comm.as_ref())),
             path_cell(file.and_then(|file| file.path.as_ref())),
             word(fs_dev.as_deref()),
-            Cell::Unsigned(key.map(|key| key.1)),
-            Cell::Unsigned(offset),
+            StoredCell::Unsigned(key.map(|key| key.1)),
+            StoredCell::Unsigned(offset),
         ];
         self.pieces.row(&cells)
     }
@@ -374,15 +374,15 @@ impl ParquetSink {
         let line = process.command_line();
         let cells = [
             self.recording,
-            Cell::Unsigned(Some(process.key.0.into())),
-            Cell::Signed(Some(process.pid.0.into())),
-            Cell::Unsigned(process.parent.map(|parent| parent.0.into())),
-            Cell::Signed(process.parent_pid.map(|parent| parent.0.into())),
-            Cell::Text(Some(process.comm.as_slice())),
-            Cell::Text(process.program.as_deref()),
-            Cell::Text(line.as_deref()),
-            Cell::Text(process.cgroup.as_deref()),
-            Cell::Unsigned(process.user.map(Into::into)),
+            StoredCell::Unsigned(Some(process.key.0.into())),
+            StoredCell::Signed(Some(process.pid.0.into())),
+            StoredCell::Unsigned(process.parent.map(|parent| parent.0.into())),
+            StoredCell::Signed(process.parent_pid.map(|parent| parent.0.into())),
+            StoredCell::Text(Some(process.comm.as_slice())),
+            StoredCell::Text(process.program.as_deref()),
+            StoredCell::Text(line.as_deref()),
+            StoredCell::Text(process.cgroup.as_deref()),
+            StoredCell::Unsigned(process.user.map(Into::into)),
             self.since(seen),
             self.since_known(ended),
         ];
@@ -395,10 +395,10 @@ impl ParquetSink {
             word(Some(anomaly.kind.as_str())),
             self.wall(Some(anomaly.time)),
             self.since(anomaly.time),
-            Cell::Unsigned(Some(anomaly.cpu.0.into())),
-            Cell::Signed(Some(anomaly.pid.0.into())),
-            Cell::Signed(Some(anomaly.tid.0.into())),
-            Cell::Unsigned(Some(anomaly.count)),
+            StoredCell::Unsigned(Some(anomaly.cpu.0.into())),
+            StoredCell::Signed(Some(anomaly.pid.0.into())),
+            StoredCell::Signed(Some(anomaly.tid.0.into())),
+            StoredCell::Unsigned(Some(anomaly.count)),
             word(Some(&anomaly.detail)),
         ];
         self.anomalies.row(&cells)
@@ -433,8 +433,8 @@ struct OperationRow<'a> {
     unfinished: Option<&'static str>,
 }
 
-fn path_cell(path: Option<&FilePath>) -> Cell<'_> {
-    Cell::Text(path.map(|path| path.bytes.as_slice()))
+fn path_cell(path: Option<&FilePath>) -> StoredCell<'_> {
+    StoredCell::Text(path.map(|path| path.bytes.as_slice()))
 }
 
 fn error_name(number: i32) -> String {

@@ -11,7 +11,7 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 
-use super::column::{Cell, Column, ColumnKind};
+use super::column::{ColumnKind, StoredCell, StoredColumn};
 
 /// Rows of a group: some 20 MB before they are written.
 const GROUP_ROWS: usize = 1 << 17;
@@ -27,19 +27,19 @@ pub(super) struct TableSchema {
 }
 
 /// Writer of a table.
-pub(super) struct Table {
-    columns: Vec<Column>,
+pub(super) struct ParquetTable {
+    columns: Vec<StoredColumn>,
     rows: usize,
     writer: SerializedFileWriter<BufWriter<File>>,
 }
 
-impl std::fmt::Debug for Table {
+impl std::fmt::Debug for ParquetTable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Table").field("rows", &self.rows).finish_non_exhaustive()
+        f.debug_struct("ParquetTable").field("rows", &self.rows).finish_non_exhaustive()
     }
 }
 
-impl Table {
+impl ParquetTable {
     /// Begins a table.
     pub(super) fn create(file: File, schema: TableSchema) -> Result<Self, ParquetError> {
         let fields = schema.columns.iter().map(|(name, kind)| kind.declaration(name));
@@ -50,14 +50,14 @@ impl Table {
             .build();
         let (out, message) = (BufWriter::new(file), Arc::new(parse_message_type(&message)?));
         Ok(Self {
-            columns: schema.columns.iter().map(|(_, kind)| Column::new(*kind)).collect(),
+            columns: schema.columns.iter().map(|(_, kind)| StoredColumn::new(*kind)).collect(),
             rows: 0,
             writer: SerializedFileWriter::new(out, message, Arc::new(properties))?,
         })
     }
 
     /// Adds a row: a cell for each column, in their order.
-    pub(super) fn row(&mut self, cells: &[Cell<'_>]) -> Result<(), ParquetError> {
+    pub(super) fn row(&mut self, cells: &[StoredCell<'_>]) -> Result<(), ParquetError> {
         debug_assert_eq!(cells.len(), self.columns.len(), "a cell for each column");
         self.columns.iter_mut().zip(cells).for_each(|(column, cell)| column.push(*cell));
         self.rows += 1;

@@ -47,11 +47,11 @@ pub(super) struct Blkparse {
 
 /// Returns true for a line of an event.
 pub(super) fn is_line(line: &[u8]) -> bool {
-    EventLine::read(line).is_some()
+    BlkparseLine::read(line).is_some()
 }
 
 /// Words that all events have.
-struct EventLine<'a> {
+struct BlkparseLine<'a> {
     device: DevId,
     time: u64,
     pid: i32,
@@ -60,7 +60,7 @@ struct EventLine<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> EventLine<'a> {
+impl<'a> BlkparseLine<'a> {
     fn read(line: &'a [u8]) -> Option<Self> {
         let mut rest = line;
         let device = device(word(&mut rest)?)?;
@@ -104,7 +104,7 @@ impl Blkparse {
         out: &mut Vec<ImportedEvent>,
         notes: &mut ImportReport,
     ) -> Option<()> {
-        let EventLine { device, time, pid, action, mut rest } = EventLine::read(line)?;
+        let BlkparseLine { device, time, pid, action, mut rest } = BlkparseLine::read(line)?;
         let Some(&(_, point)) = ACTIONS.iter().find(|row| row.0 == action) else {
             let is_other = OTHERS.contains(&action);
             return is_other.then(|| notes.count("lines of plugs, waits and messages: skipped"));

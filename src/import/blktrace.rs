@@ -1,5 +1,5 @@
-//! Binary traces of blktrace: files of one CPU each, which are merged by time, or the merged file of
-//! `blkparse -d`.
+//! Binary traces of blktrace: files of one CPU each, which are merged by time, or the merged file
+//! of `blkparse -d`.
 //!
 //! A record is a `struct blk_io_trace` (`include/uapi/linux/blktrace_api.h`), 48 bytes in the order
 //! of the machine that wrote them:

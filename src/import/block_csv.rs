@@ -40,7 +40,7 @@ const NAME_BYTES: usize = 255;
 
 /// Meaning of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Column {
+enum CsvColumn {
     /// Begin of the request, in these nanoseconds.
     Time(u64),
     /// Begin of the request as a file time of Windows.
@@ -66,13 +66,13 @@ const SIZES: [(&str, u64); 3] = [("bytes", 1), ("sectors", SECTOR_BYTES), ("KiB"
 
 /// Columns of a trace, from the first to the last.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CsvColumns(Vec<Column>);
+pub struct CsvColumns(Vec<CsvColumn>);
 
 impl CsvColumns {
     /// Returns the columns of the traces of Microsoft Research Cambridge: time, host, disk,
     /// operation, first byte, bytes, latency.
     pub fn msr() -> Self {
-        use Column as C;
+        use CsvColumn as C;
         let latency = C::Latency(FILETIME_UNIT);
         Self(vec![C::FileTime, C::Device, C::Device, C::Op, C::Offset(1), C::Size(1), latency])
     }
@@ -80,7 +80,7 @@ impl CsvColumns {
     /// Returns the columns of SPC traces: storage unit of the application, sector, bytes,
     /// operation, seconds.
     pub fn spc() -> Self {
-        use Column as C;
+        use CsvColumn as C;
         Self(vec![C::Device, C::Offset(SECTOR_BYTES), C::Size(1), C::Op, C::Time(SECOND)])
     }
 }
@@ -91,12 +91,13 @@ impl FromStr for CsvColumns {
     /// Parses `COLUMN[=UNIT],…`.
     fn from_str(text: &str) -> Result<Self, String> {
         let columns = text.split(',').map(column).collect::<Result<Vec<_>, _>>()?;
-        let has = |wanted: fn(&Column) -> bool| columns.iter().filter(|it| wanted(it)).count();
+        let has =
+            |wanted: fn(&CsvColumn) -> bool| columns.iter().filter(|column| wanted(column)).count();
         let once = [
-            ("time", has(|column| matches!(column, Column::Time(_) | Column::FileTime))),
-            ("op", has(|column| matches!(column, Column::Op))),
-            ("offset", has(|column| matches!(column, Column::Offset(_)))),
-            ("size", has(|column| matches!(column, Column::Size(_)))),
+            ("time", has(|column| matches!(column, CsvColumn::Time(_) | CsvColumn::FileTime))),
+            ("op", has(|column| matches!(column, CsvColumn::Op))),
+            ("offset", has(|column| matches!(column, CsvColumn::Offset(_)))),
+            ("size", has(|column| matches!(column, CsvColumn::Size(_)))),
         ];
         match once.iter().find(|(_, count)| *count != 1) {
             Some((name, 0)) => Err(format!("there is no column {name}")),
@@ -106,7 +107,7 @@ impl FromStr for CsvColumns {
     }
 }
 
-fn column(text: &str) -> Result<Column, String> {
+fn column(text: &str) -> Result<CsvColumn, String> {
     let (name, unit) = text.trim().split_once('=').unwrap_or((text.trim(), ""));
     let unit_of = |units: &[(&str, u64)]| {
         let found = units.iter().find(|row| row.0 == unit).map(|row| row.1);
@@ -116,14 +117,14 @@ fn column(text: &str) -> Result<Column, String> {
         })
     };
     Ok(match name {
-        "time" if unit == "filetime" => Column::FileTime,
-        "time" => Column::Time(unit_of(&TIMES)?),
-        "latency" => Column::Latency(unit_of(&TIMES)?),
-        "offset" => Column::Offset(unit_of(&SIZES)?),
-        "size" => Column::Size(unit_of(&SIZES)?),
-        "op" => Column::Op,
-        "device" => Column::Device,
-        "-" => Column::Skipped,
+        "time" if unit == "filetime" => CsvColumn::FileTime,
+        "time" => CsvColumn::Time(unit_of(&TIMES)?),
+        "latency" => CsvColumn::Latency(unit_of(&TIMES)?),
+        "offset" => CsvColumn::Offset(unit_of(&SIZES)?),
+        "size" => CsvColumn::Size(unit_of(&SIZES)?),
+        "op" => CsvColumn::Op,
+        "device" => CsvColumn::Device,
+        "-" => CsvColumn::Skipped,
         _ => {
             return Err(format!(
                 "there is no column {name:?}; columns are time, latency, offset, size, op, device, \
@@ -171,27 +172,27 @@ fn operation(text: &[u8]) -> Option<&'static [u8]> {
 }
 
 impl CsvRequest {
-    fn read(line: &[u8], columns: &[Column]) -> Option<Self> {
+    fn read(line: &[u8], columns: &[CsvColumn]) -> Option<Self> {
         let mut request = Self::default();
         let mut fields = line.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
         for column in columns {
             let field = fields.next()?;
             match *column {
-                Column::Time(unit) => request.time = scaled(field, unit)?,
-                Column::FileTime => {
+                CsvColumn::Time(unit) => request.time = scaled(field, unit)?,
+                CsvColumn::FileTime => {
                     request.time = scaled(field, FILETIME_UNIT)?.checked_sub(FILETIME_EPOCH)?;
                 }
-                Column::Latency(unit) => request.latency = Some(scaled(field, unit)?),
-                Column::Offset(unit) => request.offset = scaled(field, unit)?,
-                Column::Size(unit) => request.size = scaled(field, unit)?,
-                Column::Op => request.rwbs = operation(field)?,
-                Column::Device => {
+                CsvColumn::Latency(unit) => request.latency = Some(scaled(field, unit)?),
+                CsvColumn::Offset(unit) => request.offset = scaled(field, unit)?,
+                CsvColumn::Size(unit) => request.size = scaled(field, unit)?,
+                CsvColumn::Op => request.rwbs = operation(field)?,
+                CsvColumn::Device => {
                     if !request.device.is_empty() {
                         request.device.push(b'.');
                     }
                     request.device.extend_from_slice(field);
                 }
-                Column::Skipped => {}
+                CsvColumn::Skipped => {}
             }
         }
         Some(request)

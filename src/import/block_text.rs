@@ -1,5 +1,5 @@
-//! Words of block events that blkparse and the kernel's tracepoints print alike: `8,0`, `R 2048 + 8`
-//! and what stands in brackets.
+//! Words of block events that blkparse and the kernel's tracepoints print alike: `8,0`, `2048 + 8`,
+//! and the name or error in brackets.
 
 use rustc_hash::FxHashSet;
 
@@ -90,7 +90,7 @@ mod tests {
         let dev = DevId::new(8, 0);
         let parts = |text: &str| {
             extent(text.as_bytes(), BlockPoint::Issue, dev)
-                .map(|it| (it.sector, it.sectors, it.from))
+                .map(|block| (block.sector, block.sectors, block.from))
         };
         assert_eq!(parts("2048 + 8 "), Some((2048, 8, None)));
         assert_eq!(parts("4096 () 2048 + 8 none,0,0"), Some((2048, 8, None)));

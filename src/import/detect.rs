@@ -1,6 +1,6 @@
 //! Detection of the tool that has written a log, by its beginning.
 
-use super::log::LogContent;
+use super::log_content::LogContent;
 use super::{blkparse, blktrace, block_csv, dxt, perf_data, perf_script, strace};
 
 /// Tool of a log, and its format.

@@ -44,7 +44,7 @@ const LANE_STEP: i32 = 1 << 23;
 
 /// One read or write.
 #[derive(Clone, Copy, Debug)]
-struct Segment {
+struct DxtSegment {
     start: u64,
     end: u64,
     offset: u64,
@@ -70,7 +70,7 @@ pub(super) struct Dxt {
     files: Vec<Vec<u8>>,
     /// Number of the file whose records follow; `None`: it is beyond the limit.
     current: Option<u32>,
-    segments: Vec<Segment>,
+    segments: Vec<DxtSegment>,
     is_sorted: bool,
     /// Segments that were converted.
     done: usize,
@@ -150,17 +150,17 @@ impl Dxt {
             return Some(());
         }
         let [start, end] = [start, end.max(start)].map(|time| self.start.saturating_add(time));
-        self.segments.push(Segment { start, end, offset, length, rank, file, is_write });
+        self.segments.push(DxtSegment { start, end, offset, length, rank, file, is_write });
         Some(())
     }
 
     fn convert(
         &mut self,
-        segment: &Segment,
+        segment: &DxtSegment,
         out: &mut Vec<ImportedEvent>,
         notes: &mut ImportReport,
     ) {
-        let Segment { start, end, offset, length, rank, file, is_write } = *segment;
+        let DxtSegment { start, end, offset, length, rank, file, is_write } = *segment;
         let Some(pid) = i32::try_from(rank).ok().and_then(|rank| rank.checked_add(1)) else {
             return notes.count("segments of ranks beyond 2,147,483,646: left out");
         };
@@ -213,7 +213,7 @@ mod tests {
 # start_time: 1700000000
 # DXT, file_id: 7, file_name: /scratch/a b
 # DXT, rank: 0, hostname: node7
-# Module    Rank  Wt/Rd  Segment          Offset       Length    Start(s)      End(s)
+# Module    Rank  Wt/Rd  DxtSegment          Offset       Length    Start(s)      End(s)
  X_MPIIO       0  write        0               0           23      0.0028      0.0033
  X_POSIX       0  write        0               0           23      0.0029      0.0032
  X_POSIX       0  write        1              23           23      0.0030      0.0031  [OST: 14]

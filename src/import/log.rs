@@ -12,6 +12,7 @@ use rustc_hash::FxHashSet;
 
 use super::import_report::ImportReport;
 use super::imported_event::{ImportedEvent, ImportedKind};
+use super::log_content::LogContent;
 use super::records::{MACHINE, SAMPLE_TYPE, encode};
 use super::reorder_window::ReorderWindow;
 use super::synthetic_formats;
@@ -37,30 +38,6 @@ pub struct ImportInfo {
     pub imported: Imported,
     /// Kinds of events that the log may have.
     pub content: LogContent,
-}
-
-/// Kinds of events of a log.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum LogContent {
-    /// System calls, and the tasks that make them.
-    #[default]
-    Calls,
-    /// Block requests.
-    Requests,
-    /// Calls, tasks and block requests.
-    Both,
-}
-
-impl LogContent {
-    /// Returns true if the log may have system calls.
-    pub fn has_calls(self) -> bool {
-        self != Self::Requests
-    }
-
-    /// Returns true if the log may have block requests.
-    pub fn has_requests(self) -> bool {
-        self != Self::Calls
-    }
 }
 
 /// Writer of the log.

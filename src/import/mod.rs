@@ -26,6 +26,7 @@ mod imported_event;
 mod ioriot;
 mod lines;
 mod log;
+mod log_content;
 mod parser;
 mod perf_data;
 mod perf_script;
@@ -42,7 +43,8 @@ pub use block_csv::CsvColumns;
 pub use detect::{ImportFormat, detect};
 pub use import_report::ImportReport;
 pub use imported_event::{Block, ImportedEvent, ImportedKind, ImportedTask, MemoryRead};
-pub use log::{ImportInfo, ImportWriter, LogContent};
+pub use log::{ImportInfo, ImportWriter};
+pub use log_content::LogContent;
 
 use crate::capture::header::Imported;
 use lines::LineReader;

@@ -35,7 +35,7 @@ pub(super) struct PerfScript {
 
 /// Parts of a line.
 #[derive(Debug)]
-struct EventLine<'a> {
+struct PerfScriptLine<'a> {
     comm: &'a [u8],
     task: ImportedTask,
     /// False if the line has no process, so that the thread stands for it.
@@ -49,10 +49,10 @@ struct EventLine<'a> {
 
 /// Returns true for a line of an event.
 pub(super) fn is_line(line: &[u8]) -> bool {
-    EventLine::read(line).is_some()
+    PerfScriptLine::read(line).is_some()
 }
 
-impl<'a> EventLine<'a> {
+impl<'a> PerfScriptLine<'a> {
     fn read(line: &'a [u8]) -> Option<Self> {
         let (before, time, after) = at_time(line)?;
         let (comm, ids) = identity(before)?;
@@ -134,7 +134,7 @@ impl Parser for PerfScript {
         if text.is_empty() || text.starts_with(b"#") {
             return true;
         }
-        let Some(event) = EventLine::read(line) else {
+        let Some(event) = PerfScriptLine::read(line) else {
             // `ffffffff81234567 vfs_read+0x87 ([kernel.kallsyms])`
             let mut rest = text;
             let address = word(&mut rest).unwrap_or_default();
@@ -151,7 +151,7 @@ impl Parser for PerfScript {
 impl PerfScript {
     fn event(
         &mut self,
-        line: &EventLine<'_>,
+        line: &PerfScriptLine<'_>,
         out: &mut Vec<ImportedEvent>,
         notes: &mut ImportReport,
     ) -> Option<()> {
@@ -160,7 +160,7 @@ impl PerfScript {
             KindFound::Skipped => return Some(()),
             KindFound::NotUnderstood => return None,
         };
-        let EventLine { comm, task, time, .. } = *line;
+        let PerfScriptLine { comm, task, time, .. } = *line;
         if task.tid.0 > 0 && self.is_new_name(task.tid, comm) {
             if !line.has_process {
                 notes.count(
@@ -193,7 +193,7 @@ enum KindFound {
     NotUnderstood,
 }
 
-fn kind(line: &EventLine<'_>, machine: Option<&str>, notes: &mut ImportReport) -> KindFound {
+fn kind(line: &PerfScriptLine<'_>, machine: Option<&str>, notes: &mut ImportReport) -> KindFound {
     let name = std::str::from_utf8(line.event).unwrap_or_default();
     let found = |kind: Option<ImportedKind>| kind.map_or(KindFound::NotUnderstood, KindFound::Kind);
     if let Some(&(_, point)) = BLOCK_POINTS.iter().find(|row| row.0 == name) {
@@ -242,7 +242,7 @@ fn skipped_call(call: &str, notes: &mut ImportReport) -> KindFound {
 }
 
 /// Parses `8,0 R 4096 () 2048 + 8 [comm]`.
-fn block(point: BlockPoint, line: &EventLine<'_>) -> Option<Block> {
+fn block(point: BlockPoint, line: &PerfScriptLine<'_>) -> Option<Block> {
     let mut rest = line.fields;
     let dev = device(word(&mut rest)?)?;
     let rwbs = word(&mut rest)?.to_vec();

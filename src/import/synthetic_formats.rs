@@ -3,7 +3,7 @@
 //! No kernel wrote these records, so fields without a reader are omitted, and the offsets of fields
 //! are ours. Everything else is as in a kernel's record.
 
-use super::log::LogContent;
+use super::log_content::LogContent;
 use crate::capture::header;
 use crate::event::block::BlockPoint;
 

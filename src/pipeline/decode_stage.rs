@@ -168,7 +168,7 @@ impl DecodeStage {
                     self.damaged(offset, bytes, at_end, next)?;
                 }
             }
-            // Without facts for the whole recording, from a pipe or a damaged log, the rest is read.
+            // Without facts for the whole recording (a pipe, a damaged log) the rest is read.
             if self.summary.read_until.is_some() && self.summary.end.is_some() {
                 break;
             }
@@ -556,10 +556,9 @@ impl DecodeStage {
 
     fn finish<N: StageOutput>(&mut self, next: &mut N) -> Result<(), N::Error> {
         let due = self.merger.finish();
-        if self.summary.read_until.is_some() {
-            next.take(StageMessage::Later(records_of(&due)))?;
-        } else {
-            self.pass_on(due, next)?;
+        match self.summary.read_until {
+            Some(_) => next.take(StageMessage::Later(records_of(&due)))?,
+            None => self.pass_on(due, next)?,
         }
         let events = &mut self.events;
         self.names.finish(&mut |name| events.push(name));

@@ -24,7 +24,7 @@ pub(super) enum StageMessage {
     Records(u64),
     /// One of them is a bookkeeping record of perf.
     Bookkeeping,
-    /// This number of them is later than the time to which the log is read.
+    /// Number of those that are later than the time to which the log is read.
     Later(u64),
     /// A snapshot has a task, its user, or one of [`FOR_TRACKER`] and [`ALSO_KEPT`].
     Fact(Box<Fact>),

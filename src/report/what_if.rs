@@ -10,7 +10,7 @@ use crate::text::shares;
 use crate::text::table::{Cell, Report, Table};
 use crate::units::DevId;
 
-/// What is asked.
+/// Amounts of memory and properties of a device that are asked about.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WhatIfOptions {
     /// True if sizes of the memory were given: each has a row.

@@ -1,5 +1,5 @@
-//! Traces of perf, blktrace, blkparse and Darshan, and CSV of block devices: the counts and bytes of
-//! the tools themselves.
+//! Traces of perf, blktrace, blkparse and Darshan, and CSV of block devices: the counts and bytes
+//! of the tools themselves.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

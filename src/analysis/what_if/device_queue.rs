@@ -31,7 +31,7 @@ pub struct DeviceWish {
 
 /// Recorded requests of a device.
 #[derive(Clone, Debug, Default)]
-struct DeviceRequests {
+struct QueueArrivals {
     /// Arrival and completion of each request.
     times: Vec<(u64, u64)>,
     /// Times in service.
@@ -43,7 +43,7 @@ struct DeviceRequests {
 /// Requests of devices.
 #[derive(Clone, Debug, Default)]
 pub struct DeviceQueues {
-    devices: BTreeMap<DevId, DeviceRequests>,
+    devices: BTreeMap<DevId, QueueArrivals>,
     kept: usize,
     /// Requests beyond the limit.
     pub left_out: u64,
@@ -102,12 +102,12 @@ impl DeviceQueues {
 
     /// Returns the predictions for each device.
     pub fn predictions(&self, wish: DeviceWish) -> Vec<(DevId, QueuePrediction)> {
-        let prediction = |(dev, device): (&DevId, &DeviceRequests)| (*dev, device.predict(wish));
+        let prediction = |(dev, device): (&DevId, &QueueArrivals)| (*dev, device.predict(wish));
         self.devices.iter().map(prediction).collect()
     }
 }
 
-impl DeviceRequests {
+impl QueueArrivals {
     fn predict(&self, wish: DeviceWish) -> QueuePrediction {
         let latency_ns = wish.latency_ns.or(self.service.percentile(500)).unwrap_or(0);
         let depth = wish.depth.unwrap_or(DEPTH).max(1);

@@ -1,4 +1,4 @@
-//! What-if: the same accesses with another amount of memory, and the same requests on another
+//! Predictions: the same accesses with another amount of memory, and the same requests on another
 //! device.
 //!
 //! ```text

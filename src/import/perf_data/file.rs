@@ -7,10 +7,10 @@
 //!   data: records │ a section for each feature, in the order of the bits
 //! ```
 
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{Read, Seek, SeekFrom};
 
-use super::Refusal;
 use super::formats::{self, TracepointFormat};
+use super::refusal::Refusal;
 use crate::record::abi::sample_type;
 use crate::record::layout::SampleLayout;
 
@@ -167,10 +167,4 @@ fn events<R: Read + Seek>(
 fn text(bytes: &[u8]) -> String {
     let text = bytes.get(4..).unwrap_or_default().split(|byte| *byte == 0).next();
     String::from_utf8_lossy(text.unwrap_or_default()).into_owned()
-}
-
-impl From<io::Error> for Refusal {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
 }

@@ -8,7 +8,7 @@
 //!   u32 systems, (name NUL, u32 count, (u64 size, format) …) …
 //! ```
 
-use super::Refusal;
+use super::refusal::Refusal;
 
 /// First bytes of the data.
 const MAGIC: &[u8] = b"\x17\x08\x44tracing";

@@ -11,6 +11,7 @@
 
 mod file;
 mod formats;
+mod refusal;
 mod round_sorter;
 
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
@@ -27,6 +28,7 @@ use crate::record::abi::{record_type, sample_type};
 use crate::record::layout::SampleLayout;
 use crate::record::parse::{RecordBody, RecordKind};
 use file::{PerfFile, u64_at};
+pub(super) use refusal::Refusal;
 use round_sorter::RoundSorter;
 
 /// Bytes of a record's header.
@@ -38,9 +40,9 @@ const USER_TYPES: u32 = 64;
 const FINISHED_ROUND: u32 = 68;
 /// Data of a hardware tracer, whose bytes follow the record.
 const AUXTRACE: u32 = 71;
-/// `PERF_RECORD_LOST_SAMPLES`.
+/// Type of the record with the losses of an event (`PERF_RECORD_LOST_SAMPLES`).
 const LOST_SAMPLES: u32 = 13;
-/// `PERF_RECORD_MISC_LOST_SAMPLES_BPF`: the samples were filtered on purpose.
+/// Bit of samples that were filtered on purpose (`PERF_RECORD_MISC_LOST_SAMPLES_BPF`).
 const BPF_FILTERED: u16 = 1 << 15;
 
 /// Bits of `clone` for a new thread, as its parent's resources are shared.
@@ -50,26 +52,6 @@ const THREAD_FLAGS: i32 = libc::CLONE_VM
     | libc::CLONE_SIGHAND
     | libc::CLONE_THREAD
     | libc::CLONE_SYSVSEM;
-
-/// Reason why a recording is not imported.
-#[derive(Debug)]
-pub(super) enum Refusal {
-    /// It cannot be read, or the log cannot be written.
-    Io(io::Error),
-    /// It has another form; with what to do.
-    Text(String),
-}
-
-impl Refusal {
-    fn text(why: &str) -> Self {
-        let instead = "perf script -F +pid | iotrace-perf import - -o LOG.iocap";
-        Self::Text(format!("{why}; {instead} reads what perf prints of it"))
-    }
-
-    fn damaged(why: &str) -> Self {
-        Self::Text(format!("the recording of perf is damaged: {why}"))
-    }
-}
 
 /// Returns true if a file begins like a recording.
 pub(super) fn is_recording(head: &[u8]) -> bool {

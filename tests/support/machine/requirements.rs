@@ -50,8 +50,8 @@ pub(crate) enum Need {
     Scheduler(&'static str),
 }
 
-/// Python with the modules of [`Need::PythonModule`]: `IOTRACE_PYTHON`, of a virtual environment, or
-/// the one of the system.
+/// Python with the modules of [`Need::PythonModule`]: `IOTRACE_PYTHON`, of a virtual environment,
+/// or the one of the system.
 pub(crate) fn python() -> String {
     std::env::var("IOTRACE_PYTHON").unwrap_or_else(|_| "python3".into())
 }
