@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Prints the licences of the crates that are linked into the program.
 
-    scripts/third-party-licences [TARGET]
+    scripts/third-party-licences.py [TARGET]
 
 A table of names, versions and licences comes first, then each text once, with the crates that have
 it. The crates are those of Cargo.lock for the target (default: the machine's), without crates that
