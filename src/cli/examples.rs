@@ -153,7 +153,7 @@ pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 27] = [
         &[
             ("iotrace-perf convert a.iocap -o b.otf2", "an archive for Vampir"),
             ("iotrace-perf convert a.iocap -o b.pftrace", "for https://ui.perfetto.dev"),
-            ("iotrace-perf convert a.iocap -o b.parquet", "tables for DuckDB, Polars, Spark"),
+            ("iotrace-perf convert a.iocap -o b.parquet", "for DuckDB, Polars, Spark"),
             ("iotrace-perf convert a.iocap --capsule -o c.iocap", "with pseudonyms for names"),
         ],
     ),

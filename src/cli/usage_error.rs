@@ -149,7 +149,7 @@ const NEEDS: &[RequiredArg] = &[
     need("replay export", "fio", "--fio DIR, a new directory for the jobs of fio"),
     need("replay compare", "log", "LOG, a recording of the replay"),
     need("import", "output", "-o LOG.iocap, the log to write"),
-    need("import", "file", "FILE, the log of another tool, or - for standard input"),
+    need("import", "files", "FILE, the log of another tool, or - for standard input"),
     need("ctl add", "file", "FILE, the file to watch"),
     need(
         "check",

@@ -25,8 +25,8 @@ pub(super) struct WhatIfArgs {
     /// pages]
     #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = parse_memory, help_heading = "What if")]
     pub(super) memory: Vec<u64>,
-    /// Time of each request on another device (100us, 8ms) [default with --device-depth: the median
-    /// of the recording]
+    /// Time of each request on another device (100us, 8ms) [default: the median of the recording,
+    /// where a depth is given]
     #[arg(long, value_name = "TIME", value_parser = parse_limit, help_heading = "What if")]
     pub(super) device_latency: Option<Duration>,
     /// Requests that another device serves at once [default with --device-latency: 32]
