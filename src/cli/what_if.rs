@@ -26,10 +26,10 @@ pub(super) struct WhatIfArgs {
     #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = parse_memory, help_heading = "What if")]
     pub(super) memory: Vec<u64>,
     /// Time of each request on another device (100us, 8ms) [default: the median of the recording,
-    /// where a depth is given]
+    /// where a number of requests is given]
     #[arg(long, value_name = "TIME", value_parser = parse_limit, help_heading = "What if")]
     pub(super) device_latency: Option<Duration>,
-    /// Requests that another device serves at once [default with --device-latency: 32]
+    /// Requests that another device serves at once [default: 32, where a time is given]
     #[arg(long, value_name = "N", value_parser = parse_rounds, help_heading = "What if")]
     pub(super) device_depth: Option<std::num::NonZeroU32>,
 }

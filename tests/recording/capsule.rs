@@ -10,7 +10,7 @@ use iotrace_perf::capture::reader::{Item, Reader};
 use crate::support::driver::process;
 use crate::support::driver::recording::{BINARY, TIMEOUT, can_record, compile, iotrace};
 use crate::support::machine::requirements::Need;
-use crate::support::machine::turns::beside_others;
+use crate::support::machine::turns::alone;
 use crate::support::{scratch_dir, text};
 
 /// Secrets of the program that its recording has: directories, files, the thread, the command, a
@@ -62,7 +62,7 @@ fn no_secret_of_a_program_is_in_the_capsule_of_the_machine() {
     if !can_record(&[Need::Program("cc")]) {
         return;
     }
-    let _turn = beside_others();
+    let _turn = alone();
     let dir = scratch_dir("capsule-secrets");
     let place = dir.path().join("manatee");
     fs::create_dir(&place).expect("a directory");
