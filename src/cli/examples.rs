@@ -161,8 +161,8 @@ pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 27] = [
         "import",
         &[
             ("strace -f -ttt -T -y -o a.txt ./app", "a log of another tool"),
-            ("iotrace-perf import a.txt -o a.iocap", "for all reports, and for replay"),
-            ("iotrace-perf import sda -o sda.iocap", "sda.blktrace.0, sda.blktrace.1, …"),
+            ("iotrace-perf import a.txt -o a.iocap", "for reports and replay"),
+            ("iotrace-perf import sda -o sda.iocap", "all of sda.blktrace.N"),
             ("iotrace-perf import perf.data -o p.iocap", "perf record -e 'block:*'"),
             ("iotrace-perf import t.csv --from msr -o t.iocap", "also spc; csv --columns …"),
         ],
