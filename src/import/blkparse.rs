@@ -146,18 +146,11 @@ impl Blkparse {
 
 #[cfg(test)]
 mod tests {
+    use super::super::parser::parse_lines;
     use super::*;
 
     fn parsed(text: &str) -> (Vec<ImportedEvent>, ImportReport) {
-        let (mut events, mut notes) = (Vec::new(), ImportReport::default());
-        let mut parser = Blkparse::default();
-        for line in text.lines() {
-            notes.read += 1;
-            if !parser.line(line.as_bytes(), &mut events, &mut notes) {
-                notes.not_understood(notes.read, line.as_bytes());
-            }
-        }
-        (events, notes)
+        parse_lines(&mut Blkparse::default(), text)
     }
 
     fn blocks(events: &[ImportedEvent]) -> Vec<&Block> {

@@ -283,17 +283,11 @@ impl BlockCsv {
 
 #[cfg(test)]
 mod tests {
+    use super::super::parser::parse_lines;
     use super::*;
 
     fn parsed(mut parser: BlockCsv, text: &str) -> (Vec<ImportedEvent>, ImportReport) {
-        let (mut events, mut notes) = (Vec::new(), ImportReport::default());
-        for line in text.lines() {
-            notes.read += 1;
-            if !parser.line(line.as_bytes(), &mut events, &mut notes) {
-                notes.not_understood(notes.read, line.as_bytes());
-            }
-        }
-        (events, notes)
+        parse_lines(&mut parser, text)
     }
 
     #[test]

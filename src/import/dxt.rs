@@ -207,6 +207,7 @@ impl Dxt {
 #[cfg(test)]
 mod tests {
     use super::super::decimal::SECOND;
+    use super::super::parser::parse_lines;
     use super::*;
 
     const TEXT: &str = "# darshan log version: 3.21
@@ -225,16 +226,7 @@ what
 
     #[test]
     fn segments_are_sorted_and_overlaps_are_threads() {
-        let (mut events, mut notes) = (Vec::new(), ImportReport::default());
-        let mut parser = Dxt::default();
-        for line in TEXT.lines() {
-            notes.read += 1;
-            if !parser.line(line.as_bytes(), &mut events, &mut notes) {
-                notes.not_understood(notes.read, line.as_bytes());
-            }
-        }
-        assert!(events.is_empty());
-        while parser.finish(&mut events, &mut notes) {}
+        let (events, notes) = parse_lines(&mut Dxt::default(), TEXT);
         let enters: Vec<(u64, i32, i32, u64)> = events
             .iter()
             .filter_map(|event| match &event.what {

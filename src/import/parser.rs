@@ -14,3 +14,20 @@ pub(super) trait Parser {
         false
     }
 }
+
+/// Parses a text, and returns the events and the report of the lines.
+#[cfg(test)]
+pub(super) fn parse_lines(
+    parser: &mut dyn Parser,
+    text: &str,
+) -> (Vec<ImportedEvent>, ImportReport) {
+    let (mut events, mut notes) = (Vec::new(), ImportReport::default());
+    for line in text.lines() {
+        notes.read += 1;
+        if !parser.line(line.as_bytes(), &mut events, &mut notes) {
+            notes.not_understood(notes.read, line.as_bytes());
+        }
+    }
+    while parser.finish(&mut events, &mut notes) {}
+    (events, notes)
+}

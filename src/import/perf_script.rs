@@ -309,18 +309,11 @@ fn hexadecimal(text: &[u8]) -> Option<u64> {
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::parser::parse_lines;
     use super::*;
 
     fn parsed(text: &str) -> (Vec<ImportedEvent>, ImportReport) {
-        let (mut events, mut notes) = (Vec::new(), ImportReport::default());
-        let mut parser = PerfScript::default();
-        for line in text.lines() {
-            notes.read += 1;
-            if !parser.line(line.as_bytes(), &mut events, &mut notes) {
-                notes.not_understood(notes.read, line.as_bytes());
-            }
-        }
-        (events, notes)
+        parse_lines(&mut PerfScript::default(), text)
     }
 
     #[track_caller]

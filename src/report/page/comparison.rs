@@ -3,7 +3,7 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::document::{POLICY, SCRIPT, STYLE, short};
+use super::document::{SCRIPT, head, short};
 use super::page_table::{cut, page_table, sentence};
 use crate::text::table::{Cell, Report, Table};
 
@@ -24,16 +24,7 @@ pub fn comparison_page(report: &Report, data: &Report, command: &str) -> String 
     let page = html! {
         (DOCTYPE)
         html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta http-equiv="Content-Security-Policy" content=(POLICY);
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
-                meta name="generator" content="iotrace-perf diff";
-                title { (title) }
-                link rel="icon" href="data:,";
-                style { (PreEscaped(STYLE)) }
-            }
+            (head(&title, "iotrace-perf diff"))
             body {
                 a class="skip" href="#content" { "Skip to the content" }
                 header { (strip(report, &names)) }

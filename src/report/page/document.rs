@@ -40,7 +40,7 @@ pub(super) const STYLE: &str = include_str!("style.css");
 pub(super) const SCRIPT: &str = include_str!("page.js");
 
 /// Policy of the page: it loads nothing.
-pub(super) const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
+const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
                       img-src data:; base-uri 'none'; form-action 'none'";
 
 /// Blocks that the script changes with a selection of a time.
@@ -63,6 +63,22 @@ pub fn render(input: &PageInput<'_>) -> String {
     document(input, LAST.shown, &data).into_string()
 }
 
+/// Head of a page: nothing is loaded, and nothing sent.
+pub(super) fn head(title: &str, generator: &str) -> Markup {
+    html! {
+        head {
+            meta charset="utf-8";
+            meta http-equiv="Content-Security-Policy" content=(POLICY);
+            meta name="viewport" content="width=device-width, initial-scale=1";
+            meta name="color-scheme" content="light dark";
+            meta name="generator" content=(generator);
+            title { (title) }
+            link rel="icon" href="data:,";
+            style { (PreEscaped(STYLE)) }
+        }
+    }
+}
+
 fn document(input: &PageInput<'_>, shown: usize, data: &str) -> Markup {
     let reports = PageReports::new(input, shown);
     let title = title(&input.subject());
@@ -71,16 +87,7 @@ fn document(input: &PageInput<'_>, shown: usize, data: &str) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta http-equiv="Content-Security-Policy" content=(POLICY);
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
-                meta name="generator" content="iotrace-perf report";
-                title { (title) }
-                link rel="icon" href="data:,";
-                style { (PreEscaped(STYLE)) }
-            }
+            (head(&title, "iotrace-perf report"))
             body {
                 a class="skip" href="#content" { "Skip to the content" }
                 header { (verdict::strip(input, &reports)) }
