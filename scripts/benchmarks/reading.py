@@ -16,7 +16,8 @@ ROUNDS_OF_LONG = 3
 LONG_EVENTS = 100_000_000
 # Ring of `perf record`: lost records cannot be shown.
 RING = "8M"
-REPORTS = ["summary", "latency", "files", "pattern"]
+# `advise` is left out: its rules are part of `summary`.
+REPORTS = ["summary", "disk", "neighbours", "cache", "what-if", "files", "slow", "latency", "pattern"]
 FORMS = ["csv", "iotracer", "ioreplay"]
 VERBS = {
     "info": ["info", "--json"],
@@ -24,7 +25,16 @@ VERBS = {
     "script": ["script"],
     "script --json": ["script", "--json"],
     **{f"script --format {form}": ["script", "--format", form] for form in FORMS},
-    "convert": ["convert"],
+    "summary --by cgroup": ["summary", "--by", "cgroup"],
+    "replay plan": ["replay", "plan"],
+}
+# Verbs that write a file, by its name.
+WRITERS = {
+    "report -o .html": (["report"], "page.html"),
+    "convert -o .otf2": (["convert"], "trace.otf2"),
+    "convert -o .pftrace": (["convert"], "trace.pftrace"),
+    "convert -o .parquet": (["convert"], "tables.parquet"),
+    "convert --capsule": (["convert", "--capsule"], "capsule.iocap"),
 }
 PEER = "perf script"
 
@@ -69,8 +79,9 @@ def _ours(bench, work, place, memory):
     traced(tool, work, place, work.count)
     log = tool.file(place)
     info = json.loads(start([bench.program, "info", "--json", str(log)]).checked().out)
-    cases = {verb: (lambda verb=verb: _read(bench, verb, log, memory)) for verb in VERBS}
-    return cases, dict.fromkeys(VERBS, info["operations"])
+    verbs = [*VERBS, *WRITERS]
+    cases = {verb: (lambda verb=verb: _read(bench, verb, log, memory)) for verb in verbs}
+    return cases, dict.fromkeys(verbs, info["operations"])
 
 
 def _peer(bench, work, place, memory):
@@ -92,10 +103,9 @@ def _peer(bench, work, place, memory):
 
 def _read(bench, verb, log, memory):
     with folder(bench.scratch) as place:
-        words = [bench.program, *VERBS[verb], str(log)]
-        if verb == "convert":
-            words += ["-o", f"{place}/out/"]
-        return _timed(verb, words, memory)
+        words, name = WRITERS.get(verb) or (VERBS[verb], None)
+        output = ["-o", f"{place}/{name}"] if name else []
+        return _timed(verb, [bench.program, *words, *output, str(log)], memory)
 
 
 def _timed(name, words, memory):

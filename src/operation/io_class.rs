@@ -56,6 +56,12 @@ fn names_no_file(path: &FilePath) -> bool {
 impl OpenFile {
     /// Returns the class of operations on the file.
     pub fn io_class(&self) -> IoClass {
+        let is_absolute = |path: &FilePath| path.bytes.starts_with(b"/");
+        if self.stat.is_some_and(|stat| stat.is_file())
+            && self.path.as_ref().is_none_or(is_absolute)
+        {
+            return IoClass::File;
+        }
         // Some kernels report an anonymous inode as a regular file, but its link does not.
         let sure =
             self.path.as_ref().filter(|it| it.is_resolved() || it.source == PathSource::Call);

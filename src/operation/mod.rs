@@ -36,6 +36,7 @@ pub mod step;
 pub mod symbols;
 pub mod syscall;
 pub mod task;
+mod task_table;
 pub mod tasks;
 pub mod thread_overrides;
 pub mod tracker;

@@ -1,7 +1,6 @@
 //! Registry of processes and threads.
 
 use std::cell::RefCell;
-use std::collections::hash_map::Entry;
 use std::rc::Rc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -17,18 +16,19 @@ use super::mount_namespaces::MountNamespaces;
 use super::process::{KTHREADD, Process, Scope, Thread, Waiter};
 use super::spans::OpenSpans;
 use super::task::{TaskId, TaskView, become_process, unshare};
+use super::task_table::TaskTable;
 use super::thread_overrides::ThreadOverrides;
 use crate::event::task::{CLONE_FILES, CLONE_FS, CLONE_NEWNS, CLONE_PARENT, CLONE_VM};
 use crate::units::{KernelTime, Pid, Tid};
 
 /// Returns the process; creates it if it was not known.
 fn process_of<'a>(
-    processes: &'a mut FxHashMap<i32, Process>,
+    processes: &'a mut TaskTable<Process>,
     scope: &Scope,
     next: &mut u32,
     pid: Pid,
 ) -> &'a mut Process {
-    processes.entry(pid.0).or_insert_with(|| {
+    processes.get_or_insert_with(pid.0, || {
         let key = ProcessKey(*next);
         *next += 1;
         Process {
@@ -70,8 +70,8 @@ pub struct Tasks {
     pub spaces: MountNamespaces,
     /// Limits of the state of living tasks.
     pub bounds: Bounds,
-    processes: FxHashMap<i32, Process>,
-    threads: FxHashMap<i32, Thread>,
+    processes: TaskTable<Process>,
+    threads: TaskTable<Thread>,
     next_process: u32,
     next_thread: u32,
     /// Children of followed processes that are not followed.
@@ -95,8 +95,8 @@ impl Tasks {
         let mut tasks = Self {
             spaces: MountNamespaces::default(),
             bounds: Bounds::default(),
-            processes: FxHashMap::default(),
-            threads: FxHashMap::default(),
+            processes: TaskTable::default(),
+            threads: TaskTable::default(),
             next_process: 0,
             next_thread: 0,
             children_left_out: 0,
@@ -121,22 +121,21 @@ impl Tasks {
     /// Returns the thread and its process; creates them if they were not known.
     pub fn thread(&mut self, pid: Pid, tid: Tid) -> (&mut Process, &mut Thread) {
         let process = process_of(&mut self.processes, &self.scope, &mut self.next_process, pid);
-        let thread = match self.threads.entry(tid.0) {
-            Entry::Occupied(it) if it.get().pid == pid => it.into_mut(),
-            other => {
-                let key = ThreadKey(self.next_thread);
-                self.next_thread += 1;
-                other.insert_entry(new_thread(process, key, tid)).into_mut()
-            }
-        };
+        if self.threads.get(tid.0).is_none_or(|thread| thread.pid != pid) {
+            let key = ThreadKey(self.next_thread);
+            self.next_thread += 1;
+            let thread = new_thread(process, key, tid);
+            return (process, self.threads.insert(tid.0, thread));
+        }
+        let thread = self.threads.get_mut(tid.0).expect("looked up above");
         (process, thread)
     }
 
     /// Returns true if these are known, or if there is room for them.
     pub fn has_room(&self, pid: Pid, tid: Tid) -> bool {
         let max = self.bounds.tasks_max;
-        (self.threads.len() < max || self.threads.contains_key(&tid.0))
-            && (self.processes.len() < max || self.processes.contains_key(&pid.0))
+        (self.threads.len() < max || self.threads.contains(tid.0))
+            && (self.processes.len() < max || self.processes.contains(pid.0))
     }
 
     /// Reserves room for a descriptor of a file with a name of `name_bytes` bytes.
@@ -156,7 +155,7 @@ impl Tasks {
 
     /// Returns true if a thread of another process has this number.
     pub fn is_other(&self, pid: Pid, tid: Tid) -> bool {
-        self.threads.get(&tid.0).is_some_and(|it| it.pid != pid)
+        self.threads.get(tid.0).is_some_and(|it| it.pid != pid)
     }
 
     /// Removes and returns the thread of another process that has this number: its end, and the
@@ -167,8 +166,8 @@ impl Tasks {
 
     /// Removes a thread from its process.
     fn take_thread(&mut self, tid: Tid) -> Option<Thread> {
-        let thread = self.threads.remove(&tid.0)?;
-        if let Some(process) = self.processes.get_mut(&thread.pid.0) {
+        let thread = self.threads.remove(tid.0)?;
+        if let Some(process) = self.processes.get_mut(thread.pid.0) {
             process.threads = process.threads.saturating_sub(1);
         }
         Some(thread)
@@ -177,7 +176,7 @@ impl Tasks {
     /// Returns true if its waiter is a process that was seen to make it, and that process is gone.
     pub fn is_orphan(&self, process: &Process) -> bool {
         process.waiter.is_some_and(|waiter| {
-            let now = self.processes.get(&waiter.pid.0).map(|it| it.info.key);
+            let now = self.processes.get(waiter.pid.0).map(|it| it.info.key);
             now.is_none() || now != waiter.key
         })
     }
@@ -196,27 +195,27 @@ impl Tasks {
 
     /// Returns true for a kernel thread, as far as known.
     pub fn is_kernel(&self, pid: Pid) -> bool {
-        self.processes.get(&pid.0).is_some_and(|it| it.info.is_kernel)
+        self.processes.get(pid.0).is_some_and(|it| it.info.is_kernel)
     }
 
     /// Returns the process, if it is known.
     pub fn known_process(&self, pid: Pid) -> Option<&Process> {
-        self.processes.get(&pid.0)
+        self.processes.get(pid.0)
     }
 
     /// Returns the process for changes, if it is known.
     pub fn known_process_mut(&mut self, pid: Pid) -> Option<&mut Process> {
-        self.processes.get_mut(&pid.0)
+        self.processes.get_mut(pid.0)
     }
 
     /// Returns the thread, if it is known.
     pub fn known_thread(&self, tid: Tid) -> Option<&Thread> {
-        self.threads.get(&tid.0)
+        self.threads.get(tid.0)
     }
 
     /// Returns the thread for changes, if it is known.
     pub fn known_thread_mut(&mut self, tid: Tid) -> Option<&mut Thread> {
-        self.threads.get_mut(&tid.0)
+        self.threads.get_mut(tid.0)
     }
 
     /// Returns the places of all processes and threads, each place once.
@@ -262,10 +261,10 @@ impl Tasks {
         }
         // The previous thread of that number is gone.
         self.thread(child.pid, child.tid);
-        let of_parent = self.threads.get(&parent.tid.0).filter(|it| it.pid == parent.pid);
+        let of_parent = self.threads.get(parent.tid.0).filter(|it| it.pid == parent.pid);
         let own = of_parent.filter(|_| parent.pid == child.pid).map(|it| it.own.clone());
-        let comm = self.threads.get(&parent.tid.0).map(|it| it.info.comm.clone());
-        if let Some(thread) = self.threads.get_mut(&child.tid.0) {
+        let comm = self.threads.get(parent.tid.0).map(|it| it.info.comm.clone());
+        if let Some(thread) = self.threads.get_mut(child.tid.0) {
             thread.seen = true;
             thread.own = own.unwrap_or_default();
             thread.info.comm = comm.unwrap_or_else(|| std::mem::take(&mut thread.info.comm));
@@ -275,7 +274,7 @@ impl Tasks {
 
     /// Returns true if children of the process are not followed although it is.
     fn leaves_out_children(&self, parent: Pid) -> bool {
-        let parent = self.processes.get(&parent.0);
+        let parent = self.processes.get(parent.0);
         !self.scope.children && parent.is_some_and(|parent| parent.followed)
     }
 
@@ -295,7 +294,7 @@ impl Tasks {
 
     /// Removes a process that has ended unseen. Returns its threads.
     fn take_process(&mut self, pid: Pid) -> Vec<Thread> {
-        match self.processes.remove(&pid.0) {
+        match self.processes.remove(pid.0) {
             Some(_) => self.take_threads(|_, thread| thread.pid == pid),
             None => Vec::new(),
         }
@@ -345,23 +344,22 @@ impl Tasks {
 
     /// Removes and returns the matching threads, in the order in which they were first seen.
     fn take_threads(&mut self, is_wanted: impl Fn(i32, &Thread) -> bool) -> Vec<Thread> {
-        let mut taken: Vec<Thread> =
-            self.threads.extract_if(|tid, thread| is_wanted(*tid, thread)).map(|it| it.1).collect();
+        let mut taken: Vec<Thread> = self.threads.take_if(is_wanted);
         taken.sort_unstable_by_key(|it| it.info.key);
         taken
     }
 
     /// Returns the incarnations that have these numbers now.
     pub fn keys(&self, parent: Pid, child: Pid) -> Option<(ProcessKey, ProcessKey)> {
-        let key = |it: Pid| self.processes.get(&it.0).map(|it| it.info.key);
+        let key = |it: Pid| self.processes.get(it.0).map(|it| it.info.key);
         key(parent).zip(key(child))
     }
 
     /// Returns the resources of a thread, or those of its process if the thread is not known;
     /// `None`: neither is known.
     pub fn task(&self, id: TaskId) -> Option<TaskView<'_>> {
-        let process = self.processes.get(&id.pid.0)?;
-        let thread = self.threads.get(&id.tid.0).filter(|it| it.pid == id.pid);
+        let process = self.processes.get(id.pid.0)?;
+        let thread = self.threads.get(id.tid.0).filter(|it| it.pid == id.pid);
         Some(thread.map_or(TaskView::of_process(process), |it| TaskView::new(process, &it.own)))
     }
 
@@ -375,7 +373,7 @@ impl Tasks {
         now: KernelTime,
     ) {
         let Some(child) = self.last_child.remove(&parent.tid.0) else { return };
-        let Some(thread) = self.threads.get_mut(&child.0) else { return };
+        let Some(thread) = self.threads.get_mut(child.0) else { return };
         let pid = thread.pid;
         if let Some(comm) = comm {
             thread.info.comm = comm.to_vec();
@@ -386,7 +384,9 @@ impl Tasks {
         let Some(from) = self.task(parent) else { return };
         if pid == parent.pid {
             let own = ThreadOverrides::of_child(from, clone_flags, now);
-            self.threads.entry(child.0).and_modify(|it| it.own = own);
+            if let Some(thread) = self.threads.get_mut(child.0) {
+                thread.own = own;
+            }
             return;
         }
         let (fds, place) = (Rc::clone(from.fds()), Rc::clone(from.place()));
@@ -427,15 +427,17 @@ impl Tasks {
     /// Handles an exec of a process whose threads have different resources: determines those of the
     /// calling thread.
     fn settle_exec(&mut self, pid: Pid) {
-        let mut threads = self.threads.values().filter(|it| it.pid == pid);
-        if !threads.any(|it| it.own.is_something()) {
+        let differs = |thread: &Thread| thread.pid == pid && thread.own.is_something();
+        if !self.threads.values().any(differs) {
             return;
         }
         let is_inside = |it: &&Thread| it.pid == pid && it.is_in_exec();
-        let mut inside = self.threads.values().filter(is_inside);
-        let caller = match (inside.next(), inside.next()) {
-            (Some(caller), None) => Some(caller.own.clone()),
-            _ => None,
+        let caller = {
+            let mut inside = self.threads.values().filter(is_inside);
+            match (inside.next(), inside.next()) {
+                (Some(caller), None) => Some(caller.own.clone()),
+                _ => None,
+            }
         };
         let process = self.process(pid);
         match caller {
@@ -452,12 +454,12 @@ impl Tasks {
     pub fn exit(&mut self, pid: Pid, tid: Tid) -> EndedTask {
         self.last_child.remove(&tid.0);
         let thread = self.take_thread(tid);
-        if let Some(process) = self.processes.get_mut(&pid.0) {
+        if let Some(process) = self.processes.get_mut(pid.0) {
             process.leader_ended |= pid.0 == tid.0;
         }
         let is_over =
-            self.processes.get(&pid.0).is_some_and(|it| it.leader_ended && it.threads == 0);
-        let process = if is_over { self.processes.remove(&pid.0) } else { None };
+            self.processes.get(pid.0).is_some_and(|it| it.leader_ended && it.threads == 0);
+        let process = if is_over { self.processes.remove(pid.0) } else { None };
         EndedTask { thread, process }
     }
 
@@ -465,7 +467,10 @@ impl Tasks {
     /// calling thread has the number of the process now. Returns the other threads.
     pub fn other_threads(&mut self, pid: Pid) -> Vec<Thread> {
         self.settle_exec(pid);
-        self.threads.entry(pid.0).and_modify(|it| it.own = ThreadOverrides::default());
+        self.threads
+            .get_mut(pid.0)
+            .into_iter()
+            .for_each(|thread| thread.own = ThreadOverrides::default());
         let gone = self.take_threads(|tid, thread| thread.pid == pid && tid != pid.0);
         let process = self.process(pid);
         process.threads =

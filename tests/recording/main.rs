@@ -9,6 +9,7 @@ mod both_sources;
 mod cache;
 mod calls;
 mod capsule;
+mod code_readers;
 mod containers;
 mod descriptors;
 mod diff;

@@ -13,7 +13,7 @@ pub(crate) const SHORT_CLOSURES_OF_IT: Baseline = &[
     ("src/event", 47),
     ("src/import", 5),
     ("src/naming", 94),
-    ("src/operation", 484),
+    ("src/operation", 479),
     ("src/otf2", 2),
     ("src/pipeline", 3),
     ("src/record", 33),

@@ -60,7 +60,12 @@ impl<'a> Object<'a> {
     /// Writes file system and inode of a file, if they are known.
     pub(super) fn file(&mut self, stat: Option<FileStat>) {
         if let Some(stat) = stat {
-            self.word(key!("fs_dev"), Some(&stat.dev.to_string()));
+            self.out.extend_from_slice(key!("fs_dev").as_bytes());
+            self.out.push(b'"');
+            number_format::unsigned(self.out, stat.dev.major().into());
+            self.out.push(b':');
+            number_format::unsigned(self.out, stat.dev.minor().into());
+            self.out.push(b'"');
             self.unsigned(key!("ino"), Some(stat.ino));
         }
     }

@@ -19,6 +19,7 @@ use super::super::environment::Environment;
 use super::super::name_source::NameSource;
 use super::super::probe_validation::shrink_marker;
 use super::super::tracepoint_plan::SourceKind;
+use super::code_readers;
 use super::files::{self, ProbedBinary};
 use crate::event::probe_events::{
     COMPLETED_PREFIX, IOCB_FIELD, IOCB_FIRST_WORD, LIST_ADDRESS_FIELD, LIST_COUNT_FIELD,
@@ -92,6 +93,9 @@ impl AioProbes {
         if ground.machine != MACHINE {
             let machine = ground.machine;
             return Err(format!("uprobes need code for {MACHINE} (this machine is {machine})"));
+        }
+        if let Some(why) = code_readers::hindrance(ground.command) {
+            return Err(why);
         }
         let mut group =
             ProbeGroup::new(ground.tracefs, ProbeKind::User).map_err(|error| error.to_string())?;

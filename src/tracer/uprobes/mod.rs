@@ -26,6 +26,7 @@ use crate::sys::proc;
 use crate::sys::tracefs_instance::Instance;
 
 pub mod aio;
+mod code_readers;
 mod files;
 pub mod helper_main;
 mod passed_validation;
@@ -63,6 +64,9 @@ pub fn find(
     cancellation: &mut Cancellation<'_>,
 ) -> Result<Probes, String> {
     if let Some(why) = hindrance(ground.machine, &proc::host().kernel_release) {
+        return Err(why);
+    }
+    if let Some(why) = code_readers::hindrance(ground.command) {
         return Err(why);
     }
     let mut group =
