@@ -41,8 +41,8 @@ impl ClockReading {
     }
 }
 
-/// Returns the readings of a log: at its start, and at its end if both clocks were read there at the
-/// same moment; empty: the log has no dates.
+/// Returns the readings of a log: at its start, and at its end if both clocks were read there at
+/// the same moment; empty: the log has no dates.
 pub fn readings(header: &Header, end: Option<&End>) -> Vec<ClockReading> {
     let clock = &header.clock;
     if clock.start_realtime_ns == 0 {

@@ -22,7 +22,7 @@ use super::exit_code::INCOMPLETE;
 use super::merge_args::{ClockOffset, MergeArgs};
 use super::merge_lines;
 use super::merge_result::{Merged, MergedCounts};
-use super::merge_survey::{LeftOut, Survey, SurveyedLog};
+use super::merge_survey::{JobSurvey, OmittedLog, SurveyedLog};
 use super::message::print_line;
 use super::output::{OpenOutput, Output, substitute};
 use super::signals::Signals;
@@ -38,7 +38,7 @@ pub(super) fn run(args: &MergeArgs) -> Result<ExitCode, CliError> {
     let output = archive_output(&args.output)?;
     let mut signals = Signals::new().map_err(CliError::Output)?;
     let mut patience = Cancellation::new(&mut signals, None);
-    let mut survey = Survey::of(&args.logs);
+    let mut survey = JobSurvey::of(&args.logs);
     if survey.logs.is_empty() {
         merge_lines::left_out(&survey.left_out);
         return Err(CliError::Usage("none of the recordings can be read: nothing to merge".into()));
@@ -70,7 +70,7 @@ fn archive_output(text: &OsStr) -> Result<Output, CliError> {
 }
 
 /// Adds the offsets that the user gave to the clocks of their hosts.
-fn correct(survey: &mut Survey, offsets: &[ClockOffset]) -> Result<(), CliError> {
+fn correct(survey: &mut JobSurvey, offsets: &[ClockOffset]) -> Result<(), CliError> {
     for ClockOffset { host, ns } in offsets {
         let Some(number) = survey.hosts.iter().position(|known| known.name == *host) else {
             let names: Vec<&str> = survey.hosts.iter().map(|known| known.name.as_str()).collect();
@@ -93,7 +93,7 @@ fn correct(survey: &mut Survey, offsets: &[ClockOffset]) -> Result<(), CliError>
 
 /// Writes the archive. `go_on` is called now and then.
 fn merge(
-    survey: Survey,
+    survey: JobSurvey,
     output: &OpenOutput,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<Merged, CliError> {
@@ -111,7 +111,7 @@ fn merge(
         let names = survey.hosts.iter().map(|host| host.name.clone()).collect();
         let (path, name) = (unfinished.path(), &output.output.name);
         let sink = JobSink::create(&path, name, names, survey.zero_wall_ns, options);
-        let mut merger = Merger {
+        let mut merger = ArchiveMerger {
             sink: sink.map_err(|error| failed(&error))?,
             hosts: vec![MergedCounts::default(); survey.hosts.len()],
             incomplete: Vec::new(),
@@ -122,7 +122,7 @@ fn merge(
             merger.add(log, output, go_on)?;
         }
         let end = job_end(&survey, &merger);
-        let Merger { sink, hosts, incomplete, has_damage, .. } = merger;
+        let ArchiveMerger { sink, hosts, incomplete, has_damage, .. } = merger;
         let archive = sink.finish(&end).map_err(|error| failed(&error))?;
         Merged { survey, hosts, incomplete, has_damage, archive }
     };
@@ -135,17 +135,17 @@ fn merge_error(output: &OpenOutput, error: &OtfError) -> CliError {
 }
 
 /// Archive that recordings are added to.
-struct Merger {
+struct ArchiveMerger {
     sink: JobSink,
     /// Counts by host.
     hosts: Vec<MergedCounts>,
-    incomplete: Vec<LeftOut>,
+    incomplete: Vec<OmittedLog>,
     has_damage: bool,
     /// Last wall-clock time of a recording, ns since 1970.
     last_wall_ns: u64,
 }
 
-impl Merger {
+impl ArchiveMerger {
     /// Adds a recording. One that cannot be read to its end is in the archive up to there.
     fn add(
         &mut self,
@@ -183,7 +183,7 @@ impl Merger {
 
     fn note_damage(&mut self, path: &Path, reason: String) {
         self.has_damage = true;
-        self.incomplete.push(LeftOut { path: path.into(), reason });
+        self.incomplete.push(OmittedLog { path: path.into(), reason });
     }
 
     /// Adds a recording to the counts of its host.
@@ -192,7 +192,7 @@ impl Merger {
         let missing = completeness::missing(summary);
         if !missing.is_empty() {
             let (path, reason): (PathBuf, String) = (log.path.clone(), missing.join("; "));
-            self.incomplete.push(LeftOut { path, reason });
+            self.incomplete.push(OmittedLog { path, reason });
         }
         let last = log.clock.at(summary.end_time().max(log.end)).max(0);
         self.last_wall_ns = self.last_wall_ns.max(u64::try_from(last).unwrap_or(u64::MAX));
@@ -216,7 +216,7 @@ fn added(sum: &str, value: &str) -> String {
 }
 
 /// Facts for the end of the archive.
-fn job_end(survey: &Survey, merger: &Merger) -> JobEnd {
+fn job_end(survey: &JobSurvey, merger: &ArchiveMerger) -> JobEnd {
     let hosts: Vec<JobHost> = survey
         .hosts
         .iter()
@@ -247,7 +247,7 @@ fn job_end(survey: &Survey, merger: &Merger) -> JobEnd {
 }
 
 /// Properties of the archive.
-fn archive_facts(survey: &Survey, merger: &Merger) -> Vec<(String, String)> {
+fn archive_facts(survey: &JobSurvey, merger: &ArchiveMerger) -> Vec<(String, String)> {
     let bound = survey.order_bound_ns().map_or("unknown".to_owned(), |bound| bound.to_string());
     let mut facts = vec![
         ("hosts".to_owned(), survey.hosts.len().to_string()),

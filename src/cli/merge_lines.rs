@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use super::merge_result::{Merged, MergedCounts};
-use super::merge_survey::{LeftOut, Survey, SurveyedHost, SurveyedLog};
+use super::merge_survey::{JobSurvey, OmittedLog, SurveyedHost, SurveyedLog};
 use super::message::{print_error, print_line};
 use super::summary_lines;
 use crate::analysis::call_totals::OnFiles;
@@ -24,7 +24,7 @@ const MOVED_NS: u64 = 20_000;
 pub(super) fn print(merged: &Merged, archive: &Path) {
     let survey = &merged.survey;
     left_out(&survey.left_out);
-    for LeftOut { path, reason } in merged.incomplete.iter().take(SHOWN_MAX) {
+    for OmittedLog { path, reason } in merged.incomplete.iter().take(SHOWN_MAX) {
         print_error(&format!("INCOMPLETE: {}: {reason}", path.display()));
     }
     more(merged.incomplete.len(), "incomplete recording").iter().for_each(|line| print_error(line));
@@ -42,8 +42,8 @@ pub(super) fn print(merged: &Merged, archive: &Path) {
 }
 
 /// Prints the recordings that are left out.
-pub(super) fn left_out(left_out: &[LeftOut]) {
-    for LeftOut { path, reason } in left_out.iter().take(SHOWN_MAX) {
+pub(super) fn left_out(left_out: &[OmittedLog]) {
+    for OmittedLog { path, reason } in left_out.iter().take(SHOWN_MAX) {
         print_error(&format!("LEFT OUT: {}: {reason}", path.display()));
     }
     more(left_out.len(), "recording left out").iter().for_each(|line| print_error(line));
@@ -154,7 +154,7 @@ fn ranges(numbers: &BTreeSet<u64>) -> String {
 const SIZE_MAX: u64 = 1 << 24;
 
 /// Lines on ranks without a recording, and on those with several.
-fn ranks(survey: &Survey) -> Vec<String> {
+fn ranks(survey: &JobSurvey) -> Vec<String> {
     let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
     for rank in survey.logs.iter().filter_map(SurveyedLog::rank) {
         *counts.entry(rank).or_default() += 1;
@@ -179,7 +179,7 @@ fn ranks(survey: &Survey) -> Vec<String> {
 }
 
 /// Line on the order of events of different hosts.
-fn clock(survey: &Survey) -> String {
+fn clock(survey: &JobSurvey) -> String {
     let undated = survey.logs.iter().filter(|log| !log.is_dated()).count() as u64;
     match survey.order_bound_ns() {
         Some(0) => "clock: all recordings are of one clock, their order is exact".to_owned(),
@@ -198,7 +198,7 @@ fn clock(survey: &Survey) -> String {
 }
 
 /// Line on recordings that have the same operations.
-fn overlaps(survey: &Survey) -> Option<String> {
+fn overlaps(survey: &JobSurvey) -> Option<String> {
     let mut hosts = BTreeSet::new();
     let systems = survey.logs.iter().enumerate().filter(|(_, log)| log.is_system);
     for (number, system) in systems {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::merge_survey::{LeftOut, Survey};
+use super::merge_survey::{JobSurvey, OmittedLog};
 use crate::analysis::call_totals::OnFiles;
 use crate::otf2::JobSummary;
 
@@ -19,11 +19,11 @@ pub(super) struct MergedCounts {
 /// Result of a merge.
 #[derive(Debug)]
 pub(super) struct Merged {
-    pub(super) survey: Survey,
+    pub(super) survey: JobSurvey,
     /// Counts by host.
     pub(super) hosts: Vec<MergedCounts>,
     /// Records that are missing from merged recordings, in words, by path.
-    pub(super) incomplete: Vec<LeftOut>,
+    pub(super) incomplete: Vec<OmittedLog>,
     /// True if a merged recording is damaged, or has no end.
     pub(super) has_damage: bool,
     pub(super) archive: JobSummary,

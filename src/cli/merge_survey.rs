@@ -24,7 +24,7 @@ const LEAD_NS: u64 = 60_000_000_000;
 #[derive(Debug)]
 pub(super) struct SurveyedLog {
     pub(super) path: PathBuf,
-    /// Number of its host in [`Survey::hosts`].
+    /// Number of its host in [`JobSurvey::hosts`].
     pub(super) host: usize,
     /// Clock of its times; the offset that the user gave is not in it.
     pub(super) clock: WallClock,
@@ -42,7 +42,7 @@ pub(super) struct SurveyedLog {
     print: HeaderPrint,
 }
 
-/// Identity of a host: the boot is told apart by the clock.
+/// Identity of a host; the clock shows the boot.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct HostIdentity {
     name: String,
@@ -66,7 +66,7 @@ pub(super) struct SurveyedHost {
 
 /// Recording, or a name of one, that is left out.
 #[derive(Debug)]
-pub(super) struct LeftOut {
+pub(super) struct OmittedLog {
     pub(super) path: PathBuf,
     /// Reason, in words.
     pub(super) reason: String,
@@ -74,15 +74,15 @@ pub(super) struct LeftOut {
 
 /// Recordings of a job.
 #[derive(Debug, Default)]
-pub(super) struct Survey {
+pub(super) struct JobSurvey {
     pub(super) logs: Vec<SurveyedLog>,
     pub(super) hosts: Vec<SurveyedHost>,
-    pub(super) left_out: Vec<LeftOut>,
+    pub(super) left_out: Vec<OmittedLog>,
     /// Wall clock at time 0 of the archive, ns since 1970; 0: no recording has dates.
     pub(super) zero_wall_ns: u64,
 }
 
-impl Survey {
+impl JobSurvey {
     /// Looks at all recordings that the arguments name.
     pub(super) fn of(arguments: &[PathBuf]) -> Self {
         let mut survey = Self::default();
@@ -91,14 +91,16 @@ impl Survey {
                 Ok(logs) => logs,
                 Err(error) => {
                     let (path, reason) = (argument.clone(), error.to_string());
-                    survey.left_out.push(LeftOut { path, reason });
+                    survey.left_out.push(OmittedLog { path, reason });
                     continue;
                 }
             };
             for path in logs {
                 match look(&path) {
                     Ok(log) => survey.add(log),
-                    Err(error) => survey.left_out.push(LeftOut { path, reason: error.to_string() }),
+                    Err(error) => {
+                        survey.left_out.push(OmittedLog { path, reason: error.to_string() })
+                    }
                 }
             }
         }
@@ -115,7 +117,7 @@ impl Survey {
         let is_better = (log.has_end, log.bytes) > (known.has_end, known.bytes);
         let other = if is_better { std::mem::replace(known, log) } else { log };
         let reason = format!("it is the same recording as {}", known.path.display());
-        self.left_out.push(LeftOut { path: other.path, reason });
+        self.left_out.push(OmittedLog { path: other.path, reason });
     }
 
     /// Numbers the hosts, in the order of their names.

@@ -69,8 +69,8 @@ struct CurrentCapture {
     clock: WallClock,
 }
 
-/// Writes several captures as one OTF2 archive. All times are those of a common clock: the archive's
-/// events are moved to it when they are written.
+/// Writes several captures as one OTF2 archive. All times are those of a common clock: events are
+/// moved to it when they are written.
 #[derive(Debug)]
 pub struct JobSink {
     /// Parts between two captures.

@@ -1,9 +1,8 @@
 //! Files of several captures in one archive: which of them are the same file.
 //!
-//! | File | Same file in another capture |
-//! |---|---|
-//! | on a network file system whose mount names its server or cluster | same type, source and path below the source, on any host |
-//! | any other | same host, file system and path |
+//! - On a network file system whose mount names its server or cluster: the file with the same type,
+//!   source and path below the source, on any host.
+//! - Any other file: the one with the same path on the same file system of the same host.
 //!
 //! `server:/a` with the file `/b/c` and `server:/a/b` with `/c` are the same place. A source that
 //! names no server (`beegfs_nodev`, `gpfs0`) counts together with the mount point. The tag of a 9p
@@ -124,42 +123,42 @@ mod tests {
 
     /// Checks whether two hosts have the same file.
     #[track_caller]
-    fn check(one: (&str, &str), other: (&str, &str), is_same: bool) {
-        let (left, right) = (placement(0, one.0), placement(1, other.0));
-        let keys = (left.key(one.1.as_bytes(), OWN), right.key(other.1.as_bytes(), OWN));
-        assert_eq!(keys.0 == keys.1, is_same, "{one:?} {other:?}");
+    fn check(one: [&str; 2], other: [&str; 2], is_same: bool) {
+        let key =
+            |host, [mounts, path]: [&str; 2]| placement(host, mounts).key(path.as_bytes(), OWN);
+        assert_eq!(key(0, one) == key(1, other), is_same, "{one:?} {other:?}");
     }
 
     #[test]
     fn shared_files_are_those_of_the_same_server_and_place() {
-        let home = "30 22 0:40 / /home rw - nfs4 server:/export rw\n";
+        let home = "30 22 0:40 / /net rw - nfs4 server:/export rw\n";
         let elsewhere = "31 22 0:55 / /mnt/h rw - nfs server:/export rw\n";
         let below = "31 22 0:55 / /b rw - nfs4 server:/export/b rw\n";
         let bound = "31 22 0:55 /b /c rw - nfs4 server:/export rw\n";
-        let other = "30 22 0:40 / /home rw - nfs4 second:/export rw\n";
-        check((home, "/home/a"), (home, "/home/a"), true);
-        check((home, "/home/a"), (elsewhere, "/mnt/h/a"), true);
-        check((home, "/home/b/a"), (below, "/b/a"), true);
-        check((home, "/home/b/a"), (bound, "/c/a"), true);
-        check((home, "/home/a"), (other, "/home/a"), false);
-        check((home, "/home/a"), (home, "/home/b"), false);
-        check((home, "/etc/hosts"), (home, "/etc/hosts"), false);
+        let other = "30 22 0:40 / /net rw - nfs4 second:/export rw\n";
+        check([home, "/net/a"], [home, "/net/a"], true);
+        check([home, "/net/a"], [elsewhere, "/mnt/h/a"], true);
+        check([home, "/net/b/a"], [below, "/b/a"], true);
+        check([home, "/net/b/a"], [bound, "/c/a"], true);
+        check([home, "/net/a"], [other, "/net/a"], false);
+        check([home, "/net/a"], [home, "/net/b"], false);
+        check([home, "/etc/hosts"], [home, "/etc/hosts"], false);
     }
 
     #[test]
     fn sources_without_a_server_count_with_their_mount_points() {
         let [one, two] = ["/one", "/two"]
             .map(|point| format!("30 22 0:40 / {point} rw - beegfs beegfs_nodev rw\n"));
-        check((&one, "/one/a"), (&one, "/one/a"), true);
-        check((&one, "/one/a"), (&two, "/two/a"), false);
+        check([&one, "/one/a"], [&one, "/one/a"], true);
+        check([&one, "/one/a"], [&two, "/two/a"], false);
         for kind in ["9p share0", "gfs2 /dev/sdb1", "ocfs2 /dev/sdb1"] {
             let line = format!("30 22 0:40 / /s rw - {kind} rw\n");
-            check((&line, "/s/a"), (&line, "/s/a"), false);
+            check([&line, "/s/a"], [&line, "/s/a"], false);
         }
     }
 
     #[test]
-    fn files_of_a_host_are_told_apart_by_file_system_and_namespace() {
+    fn files_of_a_host_differ_by_file_system_and_namespace() {
         let other = "23 22 0:41 / /tmp rw - tmpfs tmpfs rw\n";
         let keys = [
             placement(0, "").key(b"/tmp/a", OWN),

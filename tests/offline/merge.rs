@@ -1,7 +1,7 @@
 //! One archive of several recordings: sums, places, clocks, shared files, damage.
 //!
-//! The recordings are logs of the corpus with another host, rank and clock: their records are as the
-//! kernel wrote them.
+//! The recordings are logs of the corpus with another host, rank and clock: their records are as
+//! the kernel wrote them.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -212,8 +212,8 @@ fn unpadded(line: &str) -> String {
     line.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Fails if a clock that was ahead or behind by a known time, or that moved during the recording, is
-/// not where it was within the stated bound.
+/// Fails if a clock that was ahead or behind by a known time, or that moved during the recording,
+/// is not where it was within the stated bound.
 #[test]
 fn clocks_are_found_within_the_stated_bound() {
     if !require(Need::Otf2Print) {
