@@ -61,9 +61,11 @@ fn archive_output(text: &OsStr) -> Result<Output, CliError> {
     let text = substitute(text)?;
     let path = Path::new(&text);
     if path.extension() != Some(OsStr::new("otf2")) || path.is_dir() {
-        let shown = path.display();
+        let name = path.with_extension("otf2");
         return Err(CliError::Usage(format!(
-            "-o {shown}: recordings are merged into an OTF2 archive; try: -o {shown}.otf2"
+            "-o {}: recordings are merged into an OTF2 archive; try: -o {}",
+            path.display(),
+            name.display()
         )));
     }
     Output::parse(&text)

@@ -31,8 +31,8 @@
 //! # Archives of several captures
 //!
 //! [`JobSink`] writes captures one after the other: each has locations of its own, whose event
-//! files are complete before the next capture begins. So neither memory nor open files depend on the
-//! number of captures, except for their definitions, which are written at the end.
+//! files are complete before the next capture begins. So neither memory nor open files depend on
+//! the number of captures, except for their definitions, which are written at the end.
 //!
 //! ```text
 //!   Linux ─┬─ HOST 1 ─┬─ rank 0: comm [pid] ── comm:tid

@@ -35,10 +35,19 @@ struct Made<'a> {
     /// Change of the wall clock from start to end, ns.
     moved_ns: i64,
     mounts: Option<&'a str>,
+    /// True for a recording of the whole machine.
+    is_system: bool,
 }
 
-const DD: Made<'static> =
-    Made { log: "v2/job.iocap", host: "alpha", rank: None, later_ns: 0, moved_ns: 0, mounts: None };
+const DD: Made<'static> = Made {
+    log: "v2/job.iocap",
+    host: "alpha",
+    rank: None,
+    later_ns: 0,
+    moved_ns: 0,
+    mounts: None,
+    is_system: false,
+};
 
 impl Made<'_> {
     fn header(&self, header: Header) -> Header {
@@ -48,6 +57,9 @@ impl Made<'_> {
         header.host.kernel_release = "6.18".to_owned();
         let wall = &mut header.clock.start_realtime_ns;
         *wall = wall.saturating_add_signed(self.later_ns);
+        if self.is_system {
+            header.scope.mode = "system".to_owned();
+        }
         let job = JobPlace { rank: self.rank, size: Some(4), ..JobPlace::default() };
         header.job = self.rank.map(|_| job);
         header
@@ -395,6 +407,19 @@ fn many_recordings_need_few_open_files() {
     let said = run(&mut command, TIMEOUT).expect("it ends").success().stderr();
     assert!(said.contains("merged 80 recordings of 80 hosts"), "{said}");
     assert!(said.contains("… and 64 more (host)"), "{said}");
+}
+
+/// Fails if nothing says that operations are in the archive twice.
+#[test]
+fn overlapping_recordings_of_a_machine_are_reported() {
+    let dir = scratch_dir("overlap");
+    let whole = Made { is_system: true, ..DD }.write(dir.path(), "whole");
+    let one = Made { rank: Some(0), ..DD }.write(dir.path(), "one");
+    let far = Made { host: "beta", ..DD }.write(dir.path(), "far");
+    let said = merged(&[whole.clone(), far.clone()], &dir.path().join("a.otf2"), &[]);
+    assert!(!said.contains("overlap with"), "{said}");
+    let said = merged(&[whole, one, far], &dir.path().join("b.otf2"), &[]);
+    assert!(said.contains("overlap with others of alpha:"), "{said}");
 }
 
 /// Fails if a log without dates stops a merge, or is given a place in the order.
