@@ -53,6 +53,17 @@ pub struct OnFiles {
 }
 
 impl OnFiles {
+    /// Returns the sum of both.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            count: self.count + other.count,
+            read: self.read.saturating_add(other.read),
+            written: self.written.saturating_add(other.written),
+            time_ns: self.time_ns.saturating_add(other.time_ns),
+        }
+    }
+
     /// Adds an operation of this duration that has moved bytes, read and written.
     fn add(&mut self, ns: u64, [read, written]: [u64; 2]) {
         self.count += 1;
@@ -140,12 +151,7 @@ impl Totals {
     /// Returns all I/O on files.
     pub fn on_files(&self) -> OnFiles {
         let all = self.calls.iter().chain(self.asynchronous.values());
-        all.fold(OnFiles::default(), |sum, totals| OnFiles {
-            count: sum.count + totals.on_files.count,
-            read: sum.read.saturating_add(totals.on_files.read),
-            written: sum.written.saturating_add(totals.on_files.written),
-            time_ns: sum.time_ns.saturating_add(totals.on_files.time_ns),
-        })
+        all.fold(OnFiles::default(), |sum, totals| sum.plus(totals.on_files))
     }
 
     /// Returns the kind of operation that took the most time on files.

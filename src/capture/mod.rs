@@ -16,4 +16,5 @@ pub mod reader;
 pub mod symbol;
 pub mod trailing_facts;
 pub mod user_stack;
+pub mod wall_clock;
 pub mod writer;

@@ -15,6 +15,7 @@ use super::ctl_args::CtlArgs;
 use super::diff_args::DiffArgs;
 use super::files_args::FilesArgs;
 use super::import_args::ImportArgs;
+use super::merge_args::MergeArgs;
 use super::page_args::PageArgs;
 use super::replay::args::ReplayArgs;
 use super::shell_args::{CompletionsArgs, ManArgs};
@@ -93,6 +94,8 @@ pub(super) enum Verb {
     Stacks(StacksArgs),
     /// Replay captured I/O
     Replay(ReplayArgs),
+    /// Make one OTF2 archive of the recordings of a parallel job
+    Merge(MergeArgs),
     /// Make a capture log from one of strace, ioriot, fio or blktrace
     Import(ImportArgs),
     /// Show a capture log's header, totals and accounting

@@ -212,7 +212,7 @@ fn fill_archive(
 }
 
 /// Facts for the end of the archive.
-fn end_facts(summary: &Summary) -> EndFacts {
+pub(super) fn end_facts(summary: &Summary) -> EndFacts {
     EndFacts {
         end_time: summary.end_time(),
         properties: completeness_facts(summary).into_iter().chain(job_facts(summary)).collect(),

@@ -34,6 +34,8 @@ pub(super) enum CliError {
         "cannot write the archive {path}: {message}; the capture log stays as it is; try again with: iotrace-perf convert {log} -o DIR/"
     )]
     Archive { path: PathBuf, log: PathBuf, message: String },
+    #[error("cannot write the archive {path}: {message}; the recordings stay as they are")]
+    MergedArchive { path: PathBuf, message: String },
     #[error("cannot {0}; without -o NAME.otf2 the log is recorded")]
     NoArchives(#[source] otf2_sys::Error),
     #[error("{0}")]

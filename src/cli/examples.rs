@@ -1,7 +1,7 @@
 //! Examples of subcommands, which end their help.
 
 /// Name of a subcommand, and commands with what they show.
-pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 27] = [
+pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 28] = [
     (
         "record",
         &[
@@ -155,6 +155,13 @@ pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 27] = [
             ("iotrace-perf convert a.iocap -o b.pftrace", "for https://ui.perfetto.dev"),
             ("iotrace-perf convert a.iocap -o b.parquet", "for DuckDB, Polars, Spark"),
             ("iotrace-perf convert a.iocap --capsule -o c.iocap", "with pseudonyms for names"),
+        ],
+    ),
+    (
+        "merge",
+        &[
+            ("iotrace-perf merge job_*/ -o job.otf2", "all ranks of a job"),
+            ("iotrace-perf merge a b -o j.otf2 --clock-offset n2=-3ms", "n2 was ahead"),
         ],
     ),
     (

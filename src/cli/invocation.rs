@@ -38,7 +38,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ),
     ("Watch while it happens", &["live", "top", "watch", "ctl"]),
     ("Replay", &["replay"]),
-    ("Convert", &["convert", "import"]),
+    ("Convert", &["convert", "merge", "import"]),
     ("This machine", &["doctor", "list", "completions", "man"]),
 ];
 

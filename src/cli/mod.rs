@@ -51,6 +51,11 @@ mod info_mounts;
 mod invocation;
 mod live;
 mod log_argument;
+mod merge;
+mod merge_args;
+mod merge_lines;
+mod merge_result;
+mod merge_survey;
 mod message;
 mod output;
 mod outputs;
@@ -165,6 +170,7 @@ fn run(mut args: Args) -> Result<ExitCode, CliError> {
         Some(Verb::Pattern(args)) => analyse::pattern(&args),
         Some(Verb::Stacks(args)) => stacks::run(args),
         Some(Verb::Replay(args)) => replay::run(&args),
+        Some(Verb::Merge(args)) => merge::run(&args),
         Some(Verb::Import(args)) => import::run(&args),
         Some(Verb::Info(info)) => info::run(&info),
         Some(Verb::Doctor(doctor)) => doctor::run(&doctor),

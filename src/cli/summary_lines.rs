@@ -16,6 +16,7 @@ use crate::analysis::filter::Picker;
 use crate::anomaly::{AnomalyKind, ByLink, Ignored, Ledger};
 use crate::capture::fact::StackEnd;
 use crate::operation::disk;
+use crate::otf2::OtfSummary;
 use crate::pipeline::{OtherRequests, Summary};
 use crate::text::quantity::{count, counted, counted_as, counted_with, size, time};
 use crate::text::shares;
@@ -48,8 +49,12 @@ pub(super) fn print(log: LogPaths<'_>, output: Option<&Output>, converted: &Conv
 
 /// Returns what readers of the archive have to know.
 pub(super) fn archive_lines(converted: &Converted) -> Vec<String> {
+    converted.archive.as_ref().map_or_else(Vec::new, limits)
+}
+
+/// Returns the limits of an archive that its readers have to know.
+pub(super) fn limits(archive: &OtfSummary) -> Vec<String> {
     let mut lines = Vec::new();
-    let Some(archive) = &converted.archive else { return lines };
     if archive.locations > LOCATIONS_OF_USUAL_LIMIT {
         lines.push(format!(
             "the archive has {} locations: its readers need as many open files: ulimit -n {}",

@@ -110,3 +110,17 @@ pub trait Sink {
         Ok(())
     }
 }
+
+impl<S: Sink> Sink for &mut S {
+    type Error = S::Error;
+    const USES_BEGINS: bool = S::USES_BEGINS;
+
+    #[inline]
+    fn step(&mut self, time: KernelTime, step: &Step<'_>) -> Result<(), S::Error> {
+        S::step(self, time, step)
+    }
+
+    fn complete_until(&mut self, time: KernelTime) -> Result<(), S::Error> {
+        S::complete_until(self, time)
+    }
+}

@@ -197,6 +197,7 @@ fn registered_files(definitions: &mut Definitions) -> Result<IoHandleRef, OtfErr
         file: None,
         name,
         pre_created: Some(READ_WRITE),
+        host: definitions.host,
     })
 }
 

@@ -81,12 +81,20 @@ pub(super) struct Devices {
     devices: FxHashMap<DevId, DeviceLocation>,
     flights: FxHashMap<RequestId, DeviceFlight>,
     on_threads: bool,
+    /// Text before the names of handles: the host, in an archive of several hosts.
+    prefix: String,
 }
 
 impl Devices {
     pub(super) fn new(disks: &[Disk], on_threads: bool) -> Self {
         let names = disk::names(disks).into_iter().collect();
-        Self { names, devices: FxHashMap::default(), flights: FxHashMap::default(), on_threads }
+        let (devices, flights) = (FxHashMap::default(), FxHashMap::default());
+        Self { names, devices, flights, on_threads, prefix: String::new() }
+    }
+
+    /// Sets the text before the names of handles.
+    pub(super) fn with_prefix(self, prefix: String) -> Self {
+        Self { prefix, ..self }
     }
 
     /// Name of a device: `sda`, or `dev 8:0` if the capture does not know it.
@@ -325,7 +333,8 @@ impl Devices {
         dev: DevId,
         definitions: &mut Definitions,
     ) -> Result<IoHandleRef, OtfError> {
-        let name = definitions.archive.intern(&self.name(dev))?;
+        let name = format!("{}{}", self.prefix, self.name(dev));
+        let name = definitions.archive.intern(&name)?;
         let pre_created = Some((IoAccessMode::READ_WRITE, IoStatusFlags::NONE));
         definitions.handles.handle(HandleKey {
             layer,
@@ -333,6 +342,7 @@ impl Devices {
             file: None,
             name,
             pre_created,
+            host: definitions.host,
         })
     }
 

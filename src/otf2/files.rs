@@ -7,6 +7,7 @@ use otf2_sys::{Archive, IoFileRef, StringRef};
 use rustc_hash::FxHashMap;
 
 use super::error::OtfError;
+use super::job_files::{FileOrigin, FilePlacement};
 use super::text::printable;
 use crate::operation::model::{MountNamespace, OpenFile, PathSource};
 
@@ -70,6 +71,8 @@ pub(super) struct FileDefinition {
     /// True if it represents files in it for which the archive had no room.
     pub(super) is_collective: bool,
     pub(super) mounts: MountNamespace,
+    /// Host and mount, in an archive of several captures.
+    pub(super) origin: Option<FileOrigin>,
 }
 
 impl FileDefinition {
@@ -92,6 +95,8 @@ pub(super) struct FileDefinitions {
     /// Directories that represent files.
     collective: FxHashMap<Rc<[u8]>, u32>,
     list: Vec<FileDefinition>,
+    /// Place of the current capture in an archive of several ones.
+    pub(super) placement: Option<FilePlacement>,
     /// Opens and similar calls on files that are shown as their directory, and removals of those
     /// that are not shown.
     pub(super) left_out: u64,
@@ -106,9 +111,9 @@ fn directory_of(path: &[u8]) -> &[u8] {
     }
 }
 
-/// Key of a file: its path, followed by a NUL, which no path contains, and the mounts if they are
-/// not the tracer's.
-fn key(path: &[u8], mounts: MountNamespace) -> Cow<'_, [u8]> {
+/// Key of a file of the only capture: its path, followed by a NUL, which no path contains, and the
+/// mounts if they are not the tracer's.
+fn key_in_capture(path: &[u8], mounts: MountNamespace) -> Cow<'_, [u8]> {
     if mounts == MountNamespace::OWN {
         return Cow::Borrowed(path);
     }
@@ -116,6 +121,14 @@ fn key(path: &[u8], mounts: MountNamespace) -> Cow<'_, [u8]> {
 }
 
 impl FileDefinitions {
+    /// Key of a file: equal for the same file.
+    fn key<'a>(&self, path: &'a [u8], mounts: MountNamespace) -> Cow<'a, [u8]> {
+        match &self.placement {
+            None => key_in_capture(path, mounts),
+            Some(placement) => Cow::Owned(placement.key(path, mounts)),
+        }
+    }
+
     /// Definition of the file that was removed under this path: the file that was open under it, if
     /// there is one. `None`: the archive has no room for its name.
     pub(super) fn removed(
@@ -124,7 +137,7 @@ impl FileDefinitions {
         mounts: MountNamespace,
         archive: &mut Archive,
     ) -> Result<Option<IoFileRef>, OtfError> {
-        let key = key(path, mounts);
+        let key = self.key(path, mounts);
         let known = self.resolved.get(&*key).or_else(|| self.spelled.get(&*key));
         match known {
             Some(&index) => Ok(Some(IoFileRef::new(index))),
@@ -150,7 +163,7 @@ impl FileDefinitions {
             Certainty::Spelled => &self.spelled,
             Certainty::Unverified => &self.unverified,
         };
-        let index = match map.get(&*key(path, mounts)) {
+        let index = match map.get(&*self.key(path, mounts)) {
             Some(&known) => known,
             None if self.list.len() >= FILES_MAX => {
                 return self.collective(directory_of(path), mounts, archive);
@@ -175,18 +188,19 @@ impl FileDefinitions {
     ) -> Result<u32, OtfError> {
         let path: Rc<[u8]> = Rc::from(path);
         let name = archive.intern(&printable(&path))?;
-        let key = match key(&path, mounts) {
+        let key = match self.key(&path, mounts) {
             Cow::Borrowed(_) => Rc::clone(&path),
             Cow::Owned(key) => Rc::from(key),
         };
-        let (is_directory, is_collective) = (false, false);
+        let origin = self.origin(&path, mounts);
         let index = self.push(FileDefinition {
             path,
             name,
             certainty,
-            is_directory,
-            is_collective,
+            is_directory: false,
+            is_collective: false,
             mounts,
+            origin,
         })?;
         match certainty {
             Certainty::Resolved => self.resolved.insert(key, index),
@@ -204,17 +218,18 @@ impl FileDefinitions {
         archive: &mut Archive,
     ) -> Result<IoFileRef, OtfError> {
         self.left_out += 1;
-        if let Some(&known) = self.collective.get(&*key(directory, mounts)) {
+        if let Some(&known) = self.collective.get(&*self.key(directory, mounts)) {
             return Ok(IoFileRef::new(known));
         }
         let has_room = self.collective.len() < DIRECTORIES_MAX;
         let (path, mounts) =
             if has_room { (directory, mounts) } else { (OTHERS, MountNamespace::OWN) };
-        let key = key(path, mounts);
+        let key = self.key(path, mounts);
         if let Some(&known) = self.collective.get(&*key) {
             return Ok(IoFileRef::new(known));
         }
         let name = archive.intern(&printable(path))?;
+        let origin = self.origin(path, mounts);
         let index = self.push(FileDefinition {
             path: Rc::from(path),
             name,
@@ -222,9 +237,15 @@ impl FileDefinitions {
             is_directory: true,
             is_collective: true,
             mounts,
+            origin,
         })?;
         self.collective.insert(Rc::from(&*key), index);
         Ok(IoFileRef::new(index))
+    }
+
+    /// Host and mount of a file, in an archive of several captures.
+    fn origin(&mut self, path: &[u8], mounts: MountNamespace) -> Option<FileOrigin> {
+        self.placement.as_mut().map(|placement| placement.origin(path, mounts))
     }
 
     fn push(&mut self, file: FileDefinition) -> Result<u32, OtfError> {

@@ -58,6 +58,9 @@ pub(super) struct HandleKey {
     pub(super) name: StringRef,
     /// Access mode and status, if it is `PRE_CREATED`.
     pub(super) pre_created: Option<(IoAccessMode, IoStatusFlags)>,
+    /// Host of a handle without a file, in an archive of several captures: `pipe:[7]` of another
+    /// host is another pipe. 0 for a handle with a file, which has its host.
+    pub(super) host: u32,
 }
 
 /// Number of the handle for files registered with rings: it is not the slot of a descriptor.
@@ -137,8 +140,8 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let archive = Archive::create(directory.path(), "handles", Options::default());
         let name = archive.and_then(|mut archive| archive.intern("pipe:[7]")).expect("a text");
-        let kind =
-            HandleKey { layer: HandleLayer::Posix, number: 0, file: None, name, pre_created: None };
+        let (layer, pre_created) = (HandleLayer::Posix, None);
+        let kind = HandleKey { layer, number: 0, file: None, name, pre_created, host: 0 };
         let mut slots = HandleSlots::default();
         let (first, second) = (slots.take(kind), slots.take(kind));
         assert_eq!([first.number, second.number], [0, 1]);

@@ -23,6 +23,12 @@ impl MatchingIds {
         2 * slot + 1
     }
 
+    /// Forgets the free ids: those of the next capture differ from all so far, whose operations may
+    /// be at the same time.
+    pub(super) fn begin_anew(&mut self) {
+        self.free.clear();
+    }
+
     /// Returns the id of an operation that has ended.
     pub(super) fn give_back(&mut self, id: u64) {
         self.free.push(Reverse(id / 2));
@@ -40,5 +46,8 @@ mod tests {
         slots.give_back(5);
         slots.give_back(1);
         assert_eq!([slots.take(), slots.take(), slots.take()], [1, 5, 7]);
+        slots.give_back(1);
+        slots.begin_anew();
+        assert_eq!(slots.take(), 9);
     }
 }

@@ -28,6 +28,18 @@
 //! the thread has ended and nothing of it is in flight, and never opened again. The last one of a
 //! process waits until the process's descriptors are known to be closed, which is written there.
 //!
+//! # Archives of several captures
+//!
+//! [`JobSink`] writes captures one after the other: each has locations of its own, whose event
+//! files are complete before the next capture begins. So neither memory nor open files depend on
+//! the number of captures, except for their definitions, which are written at the end.
+//!
+//! ```text
+//!   Linux ─┬─ HOST 1 ─┬─ rank 0: comm [pid] ── comm:tid
+//!          │          └─ block devices …
+//!          └─ HOST 2 ─── rank 1: comm [pid] …
+//! ```
+//!
 //! # Matching ids
 //!
 //! `2 · location` for the synchronous operations of a thread; `2 · n + 1` with the smallest free
@@ -43,6 +55,8 @@ mod error;
 mod files;
 mod flags;
 mod handles;
+mod job;
+mod job_files;
 mod matching_ids;
 mod mounts;
 mod options;
@@ -57,5 +71,6 @@ mod text;
 mod tests;
 
 pub use error::OtfError;
+pub use job::{JobCapture, JobEnd, JobHost, JobSink, JobSummary};
 pub use options::{EndFacts, OtfOptions, OtfSummary};
 pub use sink::OtfSink;

@@ -10,6 +10,7 @@ use super::block::Devices;
 use super::definitions::finish_context::FinishContext;
 use super::definitions::registry::{Definitions, LocationOwner};
 use super::error::OtfError;
+use super::job_files::FilePlacement;
 use super::matching_ids::MatchingIds;
 use super::options::{EndFacts, OtfOptions, OtfSummary};
 use super::posix::{self, Writing};
@@ -34,7 +35,51 @@ pub struct OtfSink {
     capture: Header,
 }
 
+/// Parts of an archive that go from one capture to the next.
+#[derive(Debug)]
+pub(super) struct ArchiveParts {
+    pub(super) definitions: Definitions,
+    pub(super) slots: MatchingIds,
+}
+
+/// Definitions of one capture, after its last step.
+#[derive(Debug)]
+pub(super) struct EndedCapture {
+    pub(super) tasks: TaskDefinitions,
+    pub(super) devices: Devices,
+}
+
 impl OtfSink {
+    /// Goes on with one more capture, whose devices these are.
+    pub(super) fn resume(parts: ArchiveParts, devices: Devices) -> Self {
+        Self {
+            definitions: parts.definitions,
+            tasks: TaskDefinitions::default(),
+            devices,
+            asynchronous: AsyncOperations::default(),
+            slots: parts.slots,
+            mounts: MountTable::default(),
+            capture: Header::default(),
+        }
+    }
+
+    /// Closes the locations of a capture after which the archive goes on.
+    ///
+    /// # Errors
+    ///
+    /// The archive cannot be written.
+    pub(super) fn end_capture(mut self) -> Result<(ArchiveParts, EndedCapture), OtfError> {
+        self.tasks.close_all(&mut self.definitions)?;
+        self.devices.close_all(&mut self.definitions)?;
+        let Self { definitions, slots, tasks, devices, .. } = self;
+        Ok((ArchiveParts { definitions, slots }, EndedCapture { tasks, devices }))
+    }
+
+    /// Sets the mounts of a capture among several.
+    pub(super) fn place_files(&mut self, placement: FilePlacement) {
+        self.definitions.files.placement = Some(placement);
+    }
+
     /// Creates `directory/name.otf2` with its parts `name.def` and `name/`, and the directory if it
     /// does not exist.
     ///

@@ -11,6 +11,7 @@ mod golden;
 mod import;
 mod import_traces;
 mod json_document;
+mod merge;
 mod oracles;
 mod packaging;
 mod page;

@@ -43,6 +43,8 @@ pub(in crate::otf2) struct Definitions {
     pub(in crate::otf2) paths_left_out: u64,
     pub(in crate::otf2) events: u64,
     pub(in crate::otf2) clamped: u64,
+    /// Number of the host of the current capture; 0 in an archive of one capture.
+    pub(in crate::otf2) host: u32,
 }
 
 impl Definitions {
@@ -59,6 +61,7 @@ impl Definitions {
             paths_left_out: 0,
             events: 0,
             clamped: 0,
+            host: 0,
         })
     }
 
@@ -86,10 +89,12 @@ impl Definitions {
         let certainty = Certainty::of(file);
         let waits = file.io_class() == IoClass::Waiting;
         let layer = if waits { HandleLayer::Waiting } else { HandleLayer::Posix };
-        let mut handle = HandleKey { layer, number: 0, file: None, name: self.empty, pre_created };
+        let (name, host) = (self.empty, self.host);
+        let mut handle = HandleKey { layer, number: 0, file: None, name, pre_created, host };
         match (file.first_path(), certainty) {
             (Some(path), Some(certainty)) if is_file(path) => {
                 let is_directory = file.stat.is_some_and(|stat| stat.is_directory());
+                handle.host = 0;
                 handle.file = Some(self.files.file(
                     &path.bytes,
                     path.mounts,

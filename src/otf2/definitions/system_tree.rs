@@ -77,7 +77,7 @@ fn node(context: &FinishContext<'_>, defs: &mut GlobalDefs<'_>) -> Result<(), Ot
     Ok(())
 }
 
-fn node_property(
+pub(super) fn node_property(
     node: SystemTreeNodeRef,
     name: &str,
     value: &str,
@@ -130,7 +130,7 @@ fn processes(
 }
 
 /// Properties of a process, as far as they are known.
-fn identity(info: &ProcessInfo) -> Vec<(&'static str, String)> {
+pub(super) fn identity(info: &ProcessInfo) -> Vec<(&'static str, String)> {
     let bytes = |name, bytes: &Option<Arc<[u8]>>| {
         let bytes = bytes.as_ref()?;
         Some((name, printable(bytes).into_owned()))
@@ -145,7 +145,7 @@ fn identity(info: &ProcessInfo) -> Vec<(&'static str, String)> {
 }
 
 /// Name, or its substitute if it is unknown.
-fn named<'a>(comm: &'a [u8], otherwise: &'a str) -> Cow<'a, str> {
+pub(super) fn named<'a>(comm: &'a [u8], otherwise: &'a str) -> Cow<'a, str> {
     if comm.is_empty() { Cow::Borrowed(otherwise) } else { printable(comm) }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use otf2_sys::{
     AttributeValue, GlobalDefs, IoFileRef, IoHandleFlags, IoHandleRef, IoParadigm, IoParadigmClass,
-    IoParadigmFlags, IoParadigmRef, Region, RegionFlags, RegionRef,
+    IoParadigmFlags, IoParadigmRef, Region, RegionFlags, RegionRef, SystemTreeNodeRef,
 };
 
 use super::finish_context::FinishContext;
@@ -14,22 +14,19 @@ use super::{metrics, system_tree};
 use crate::otf2::attributes::ATTRIBUTES;
 use crate::otf2::error::OtfError;
 use crate::otf2::files::FileDefinition;
-use crate::otf2::handles::HandleLayer;
+use crate::otf2::handles::{HandleLayer, HandleTable};
 use crate::otf2::mounts;
+use crate::otf2::regions::Regions;
 
 impl FinishContext<'_> {
     /// Writes all definitions, each kind before those that refer to it.
     pub(in crate::otf2) fn write(&self, defs: &mut GlobalDefs<'_>) -> Result<(), OtfError> {
         self.clock(defs)?;
-        for attribute in ATTRIBUTES {
-            let (name, description) =
-                (defs.string(attribute.name)?, defs.string(attribute.description)?);
-            defs.attribute(attribute.this, name, description, attribute.value_type)?;
-        }
+        attributes(defs)?;
         system_tree::write(self, defs)?;
-        self.regions(defs)?;
+        regions(self.regions, defs)?;
         self.files(defs)?;
-        self.handles(defs)?;
+        handles(self.handles, defs)?;
         if self.owners.iter().any(|owner| matches!(owner.1, LocationOwner::Device(_))) {
             metrics::write(defs)?;
         }
@@ -53,26 +50,6 @@ impl FinishContext<'_> {
         Ok(defs.clock_properties(1_000_000_000, offset, length, is_known.then_some(realtime))?)
     }
 
-    fn regions(&self, defs: &mut GlobalDefs<'_>) -> Result<(), OtfError> {
-        let empty = defs.string("")?;
-        for (id, region) in (0..).zip(self.regions.list()) {
-            let name = defs.string(region.name())?;
-            let definition = Region {
-                name,
-                canonical_name: name,
-                description: empty,
-                role: region.role(),
-                paradigm: otf2_sys::Paradigm::NONE,
-                flags: RegionFlags::NONE,
-                source_file: defs.string(region.source_file())?,
-                begin_line: 0,
-                end_line: 0,
-            };
-            defs.region(RegionRef::new(id), &definition)?;
-        }
-        Ok(())
-    }
-
     fn files(&self, defs: &mut GlobalDefs<'_>) -> Result<(), OtfError> {
         (0..)
             .zip(self.files.list())
@@ -86,76 +63,111 @@ impl FinishContext<'_> {
         defs: &mut GlobalDefs<'_>,
     ) -> Result<(), OtfError> {
         // The tracer's mounts are not valid in other namespaces.
-        let namespace = file.mount_namespace();
-        let mount = if namespace.is_none() { self.mounts.of_path(&file.path) } else { None };
+        let mount =
+            if file.mount_namespace().is_none() { self.mounts.of_path(&file.path) } else { None };
         let scope = if mount.is_some_and(mounts::is_network) { MACHINE } else { NODE };
-        if file.is_directory {
-            defs.io_directory(this, file.name, scope)?;
-        } else {
-            defs.io_regular_file(this, file.name, scope)?;
-        }
-        let [point, source, fs_type] = match mount.map(mounts::properties) {
-            Some(properties) => properties.map(Some),
-            None => [const { None }; 3],
-        };
-        let properties = [
-            ("Mount Point", point.as_deref()),
-            ("Mount Source", source.as_deref()),
-            ("File system", fs_type.as_deref()),
-            ("Name certainty", file.certainty.remark().filter(|_| !file.is_collective)),
-            (
-                "Stands for",
-                file.is_collective.then_some("files in it that the archive does not name"),
-            ),
-            ("Mount namespace", namespace.as_deref()),
-        ];
-        for (name, value) in properties {
-            if let Some(value) = value {
-                let (name, value) = (defs.string(name)?, defs.string(value)?);
-                defs.io_file_property(this, name, AttributeValue::String(value))?;
-            }
-        }
-        Ok(())
+        write_file(this, file, scope, mount.map(mounts::properties).as_ref(), defs)
     }
+}
 
-    fn handles(&self, defs: &mut GlobalDefs<'_>) -> Result<(), OtfError> {
-        let paradigms = self.paradigms(defs)?;
-        for (id, handle) in (0..).zip(self.handles.list()) {
-            let this = IoHandleRef::new(id);
-            let Some(&paradigm) = paradigms.get(&handle.layer) else { continue };
-            let is_pre_created = handle.pre_created.is_some();
-            let flags =
-                if is_pre_created { IoHandleFlags::PRE_CREATED } else { IoHandleFlags::NONE };
-            defs.io_handle(this, handle.name, handle.file, paradigm, flags, None)?;
-            if let Some((mode, status)) = handle.pre_created {
-                defs.io_pre_created_handle_state(this, mode, status)?;
-            }
-        }
-        Ok(())
+/// Writes the attributes of events.
+pub(super) fn attributes(defs: &mut GlobalDefs<'_>) -> Result<(), OtfError> {
+    for attribute in ATTRIBUTES {
+        let (name, description) =
+            (defs.string(attribute.name)?, defs.string(attribute.description)?);
+        defs.attribute(attribute.this, name, description, attribute.value_type)?;
     }
+    Ok(())
+}
 
-    /// Writes the layers that occurred. POSIX always exists.
-    fn paradigms(
-        &self,
-        defs: &mut GlobalDefs<'_>,
-    ) -> Result<BTreeMap<HandleLayer, IoParadigmRef>, OtfError> {
-        let occurs = |layer| {
-            layer == HandleLayer::Posix
-                || self.handles.list().iter().any(|list| list.layer == layer)
+/// Writes the regions.
+pub(super) fn regions(regions: &Regions, defs: &mut GlobalDefs<'_>) -> Result<(), OtfError> {
+    let empty = defs.string("")?;
+    for (id, region) in (0..).zip(regions.list()) {
+        let name = defs.string(region.name())?;
+        let definition = Region {
+            name,
+            canonical_name: name,
+            description: empty,
+            role: region.role(),
+            paradigm: otf2_sys::Paradigm::NONE,
+            flags: RegionFlags::NONE,
+            source_file: defs.string(region.source_file())?,
+            begin_line: 0,
+            end_line: 0,
         };
-        let mut paradigms = BTreeMap::new();
-        for (id, layer) in (0..).zip(HandleLayer::ALL.into_iter().filter(|&all| occurs(all))) {
-            let (identification, name) = layer.names();
-            let definition = IoParadigm {
-                identification: defs.string(identification)?,
-                name: defs.string(name)?,
-                class: IoParadigmClass::SERIAL,
-                flags: IoParadigmFlags::OS,
-                properties: &[],
-            };
-            defs.io_paradigm(IoParadigmRef::new(id), &definition)?;
-            paradigms.insert(layer, IoParadigmRef::new(id));
-        }
-        Ok(paradigms)
+        defs.region(RegionRef::new(id), &definition)?;
     }
+    Ok(())
+}
+
+/// Writes a file with its scope, and mount point, source and type of its file system.
+pub(super) fn write_file(
+    this: IoFileRef,
+    file: &FileDefinition,
+    scope: SystemTreeNodeRef,
+    mount: Option<&[String; 3]>,
+    defs: &mut GlobalDefs<'_>,
+) -> Result<(), OtfError> {
+    if file.is_directory {
+        defs.io_directory(this, file.name, scope)?;
+    } else {
+        defs.io_regular_file(this, file.name, scope)?;
+    }
+    let part = |number: usize| mount.and_then(|mount| mount.get(number)).map(String::as_str);
+    let namespace = file.mount_namespace();
+    let properties = [
+        ("Mount Point", part(0)),
+        ("Mount Source", part(1)),
+        ("File system", part(2)),
+        ("Name certainty", file.certainty.remark().filter(|_| !file.is_collective)),
+        ("Stands for", file.is_collective.then_some("files in it that the archive does not name")),
+        ("Mount namespace", namespace.as_deref()),
+    ];
+    for (name, value) in properties {
+        if let Some(value) = value {
+            let (name, value) = (defs.string(name)?, defs.string(value)?);
+            defs.io_file_property(this, name, AttributeValue::String(value))?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes the handles, and the layers before them.
+pub(super) fn handles(table: &HandleTable, defs: &mut GlobalDefs<'_>) -> Result<(), OtfError> {
+    let paradigms = paradigms(table, defs)?;
+    for (id, handle) in (0..).zip(table.list()) {
+        let this = IoHandleRef::new(id);
+        let Some(&paradigm) = paradigms.get(&handle.layer) else { continue };
+        let is_pre_created = handle.pre_created.is_some();
+        let flags = if is_pre_created { IoHandleFlags::PRE_CREATED } else { IoHandleFlags::NONE };
+        defs.io_handle(this, handle.name, handle.file, paradigm, flags, None)?;
+        if let Some((mode, status)) = handle.pre_created {
+            defs.io_pre_created_handle_state(this, mode, status)?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes the layers that occurred. POSIX always exists.
+fn paradigms(
+    table: &HandleTable,
+    defs: &mut GlobalDefs<'_>,
+) -> Result<BTreeMap<HandleLayer, IoParadigmRef>, OtfError> {
+    let occurs =
+        |layer| layer == HandleLayer::Posix || table.list().iter().any(|list| list.layer == layer);
+    let mut paradigms = BTreeMap::new();
+    for (id, layer) in (0..).zip(HandleLayer::ALL.into_iter().filter(|&all| occurs(all))) {
+        let (identification, name) = layer.names();
+        let definition = IoParadigm {
+            identification: defs.string(identification)?,
+            name: defs.string(name)?,
+            class: IoParadigmClass::SERIAL,
+            flags: IoParadigmFlags::OS,
+            properties: &[],
+        };
+        defs.io_paradigm(IoParadigmRef::new(id), &definition)?;
+        paradigms.insert(layer, IoParadigmRef::new(id));
+    }
+    Ok(paradigms)
 }

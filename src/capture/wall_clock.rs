@@ -1,0 +1,221 @@
+//! Wall clock of a log at any of its times: from readings at the starts and ends of recordings.
+//!
+//! ```text
+//!   wall − kernel                   ● reading at a start or an end
+//!      │        ●───────●───────●   all agree: the offset is constant
+//!      │                ___---●     they differ: a line from the first to the last; the bound has
+//!      │        ●---‾‾‾‾            the whole difference, for a step at any time between them has
+//!      └────────────────────────►   the same readings
+//! ```
+//!
+//! Linux slews both clocks alike, so on one machine they differ by steps only: the wall clock was
+//! set, or the machine slept. Logs of other tools may have a clock that drifts.
+//!
+//! What readings cannot show is a wall clock that is wrong, and one that was set and set back
+//! between two of them.
+
+use super::header::{End, Header};
+use crate::units::KernelTime;
+
+/// Limit on the error of one reading, ns: the tracer reads both clocks five times and keeps the
+/// pair that was closest together, some tenths of a microsecond. The log has no error of its own.
+pub const READING_ERROR_NS: u64 = 10_000;
+
+/// Largest difference of two offsets of the same boot, ns. The kernel's clock begins with the boot,
+/// so its offset is the time of the boot.
+const SAME_BOOT_NS: u128 = 1_000_000_000;
+
+/// Both clocks at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClockReading {
+    /// Clock of the capture.
+    pub time: KernelTime,
+    /// `CLOCK_REALTIME`, ns since 1970.
+    pub wall_ns: u64,
+}
+
+impl ClockReading {
+    /// Returns the wall clock less the clock of the capture, ns.
+    fn offset_ns(self) -> i128 {
+        i128::from(self.wall_ns) - i128::from(self.time.0)
+    }
+}
+
+/// Returns the readings of a log: at its start, and at its end if both clocks were read there at
+/// the same moment; empty: the log has no dates.
+pub fn readings(header: &Header, end: Option<&End>) -> Vec<ClockReading> {
+    let clock = &header.clock;
+    if clock.start_realtime_ns == 0 {
+        return Vec::new();
+    }
+    let start = ClockReading { time: KernelTime(clock.start_ns), wall_ns: clock.start_realtime_ns };
+    let last = end.filter(|end| end.end_ns > clock.start_ns).and_then(|end| {
+        // `end_realtime_ns` is read at some time around the end.
+        let elapsed = end.end_ns - clock.start_ns;
+        let unmoved = clock.start_realtime_ns.saturating_add(elapsed);
+        let wall_ns = unmoved.saturating_add_signed(end.wall_moved_ns?);
+        Some(ClockReading { time: KernelTime(end.end_ns), wall_ns })
+    });
+    std::iter::once(start).chain(last).collect()
+}
+
+/// Returns true if two readings can be of the same boot of a machine.
+pub fn is_same_boot(one: ClockReading, other: ClockReading) -> bool {
+    one.offset_ns().abs_diff(other.offset_ns()) < SAME_BOOT_NS
+}
+
+/// Wall clock as a function of the clock of a capture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WallClock {
+    /// Times between which the offset changes.
+    times: [KernelTime; 2],
+    /// Offsets at these times, ns.
+    offsets_ns: [i128; 2],
+    /// Largest error, as far as the readings show; `None`: there are none.
+    bound_ns: Option<u64>,
+    /// Known correction of the wall clock, ns.
+    added_ns: i64,
+}
+
+impl WallClock {
+    /// Returns the clock of these readings of one boot; `None`: there are none.
+    pub fn of(readings: &[ClockReading]) -> Option<Self> {
+        let first = readings.iter().min_by_key(|reading| reading.time)?;
+        let last = readings.iter().max_by_key(|reading| reading.time)?;
+        let offsets = readings.iter().map(|reading| reading.offset_ns());
+        let (low, high) = (offsets.clone().min()?, offsets.max()?);
+        let spread = u64::try_from(high - low).unwrap_or(u64::MAX);
+        let times = [first.time, last.time];
+        if spread <= 2 * READING_ERROR_NS {
+            let middle = low + (high - low) / 2;
+            let bound_ns = Some(READING_ERROR_NS + spread.div_ceil(2));
+            return Some(Self { times, offsets_ns: [middle; 2], bound_ns, added_ns: 0 });
+        }
+        let bound_ns = Some(READING_ERROR_NS.saturating_add(spread));
+        let offsets_ns = [first.offset_ns(), last.offset_ns()];
+        Some(Self { times, offsets_ns, bound_ns, added_ns: 0 })
+    }
+
+    /// Returns the clock of a capture without dates, which shows `wall_ns` at a time.
+    pub fn without_dates(time: KernelTime, wall_ns: u64) -> Self {
+        let offset = ClockReading { time, wall_ns }.offset_ns();
+        Self { times: [time; 2], offsets_ns: [offset; 2], bound_ns: None, added_ns: 0 }
+    }
+
+    /// Adds a correction, ns, that is known from elsewhere.
+    #[must_use]
+    pub fn corrected_by(self, ns: i64) -> Self {
+        Self { added_ns: self.added_ns.saturating_add(ns), ..self }
+    }
+
+    /// Returns the wall clock at a time of the capture, ns since 1970.
+    pub fn at(&self, time: KernelTime) -> i128 {
+        let [start, end] = self.times;
+        let length = i128::from(end.0) - i128::from(start.0);
+        let past = (i128::from(time.0) - i128::from(start.0)).clamp(0, length);
+        let change = self.offsets_ns[1] - self.offsets_ns[0];
+        let part = if length > 0 { change.saturating_mul(past) / length } else { 0 };
+        i128::from(time.0) + self.offsets_ns[0] + part + i128::from(self.added_ns)
+    }
+
+    /// Returns the largest error, ns, as far as the readings show; `None`: the log has no dates.
+    pub fn bound_ns(&self) -> Option<u64> {
+        self.bound_ns
+    }
+
+    /// Returns the change of the offset from the first reading to the last, ns.
+    pub fn moved_ns(&self) -> i64 {
+        i64::try_from(self.offsets_ns[1] - self.offsets_ns[0]).unwrap_or(i64::MAX)
+    }
+
+    /// Returns the correction that was known from elsewhere, ns.
+    pub fn added_ns(&self) -> i64 {
+        self.added_ns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capture::header::Clock;
+
+    const S: u64 = 1_000_000_000;
+    /// Wall clock at the boot of the machine of the tests.
+    const BOOT: u64 = 1_800_000_000 * S;
+
+    fn reading(time: u64, wall_ns: u64) -> ClockReading {
+        ClockReading { time: KernelTime(time), wall_ns }
+    }
+
+    /// Fails if the clock is off by more than it states.
+    #[track_caller]
+    fn check(readings: &[ClockReading], truth: impl Fn(u64) -> i128) -> u64 {
+        let clock = WallClock::of(readings).expect("readings");
+        let bound = clock.bound_ns().expect("readings");
+        for time in (0..=100).map(|step| 7 * S + step * S / 10) {
+            let error = clock.at(KernelTime(time)).abs_diff(truth(time));
+            assert!(error <= bound.into(), "{time}: {error} ns, bound {bound} ns");
+        }
+        bound
+    }
+
+    #[test]
+    fn constant_offsets_are_found_within_the_error_of_a_reading() {
+        for injected in [0, 50_000_000, -50_000_000_i64] {
+            let wall = |time: u64| (BOOT + time).saturating_add_signed(injected);
+            let readings = [
+                reading(7 * S, wall(7 * S) + 9_000),
+                reading(17 * S, wall(17 * S) - 9_000),
+                reading(12 * S, wall(12 * S) + 100),
+            ];
+            let bound = check(&readings, |time| wall(time).into());
+            assert!(bound <= 2 * READING_ERROR_NS, "{bound}");
+        }
+    }
+
+    #[test]
+    fn drifts_are_found_within_the_bound() {
+        for ppm in [20, -20, 500_i128] {
+            let wall = |time: u64| i128::from(BOOT + time) + i128::from(time) * ppm / 1_000_000;
+            let at = |time: u64, error: i128| {
+                reading(time, u64::try_from(wall(time) + error).expect("a date"))
+            };
+            check(&[at(7 * S, 5_000), at(17 * S, -5_000)], wall);
+        }
+    }
+
+    /// Fails if a step at any time between the readings is not within the bound.
+    #[test]
+    fn steps_are_within_the_bound() {
+        for step_at in [7 * S + 1, 11 * S, 17 * S - 1] {
+            let wall = |time: u64| BOOT + time + if time >= step_at { 40_000_000 } else { 0 };
+            let readings = [reading(7 * S, wall(7 * S)), reading(17 * S, wall(17 * S))];
+            assert_eq!(check(&readings, |time| wall(time).into()), 40_010_000);
+        }
+    }
+
+    #[test]
+    fn logs_have_a_reading_at_each_end_if_they_have_dates() {
+        let clock = Clock { start_ns: 5, start_realtime_ns: 1000, ..Clock::default() };
+        let header = Header { clock, ..Header::default() };
+        let end = |moved| End {
+            end_ns: 25,
+            end_realtime_ns: 1090,
+            wall_moved_ns: moved,
+            ..End::default()
+        };
+        let start = reading(5, 1000);
+        assert_eq!(readings(&header, None), [start]);
+        assert_eq!(readings(&header, Some(&End::default())), [start]);
+        assert_eq!(readings(&header, Some(&end(Some(-7)))), [start, reading(25, 1013)]);
+        assert_eq!(readings(&header, Some(&end(None))), [start]);
+        assert_eq!(readings(&Header::default(), Some(&end(None))), []);
+    }
+
+    #[test]
+    fn corrections_are_added() {
+        let clock = WallClock::without_dates(KernelTime(5), 1000).corrected_by(-7);
+        assert_eq!((clock.at(KernelTime(0)), clock.at(KernelTime(15))), (988, 1003));
+        assert_eq!((clock.bound_ns(), clock.added_ns()), (None, -7));
+    }
+}

@@ -1,0 +1,258 @@
+//! Last lines of a merge: hosts, ranks, clocks, and what is missing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use super::merge_result::{Merged, MergedCounts};
+use super::merge_survey::{JobSurvey, OmittedLog, SurveyedHost, SurveyedLog};
+use super::message::{print_error, print_line};
+use super::summary_lines;
+use crate::analysis::call_totals::OnFiles;
+use crate::text::quantity::{count, counted, counted_as, size, time};
+
+/// Value of the archive's property about its clock.
+pub(super) const CLOCK: &str = "ns; wall clocks of the hosts, read at the start and end of each \
+                                recording; events were moved to it when they were written";
+
+/// Largest number of hosts, recordings and names in messages; further ones are counted.
+const SHOWN_MAX: usize = 16;
+
+/// Largest error of reading two clocks, ns: changes below it are none.
+const MOVED_NS: u64 = 20_000;
+
+/// Prints what was merged, and what is missing, to standard error.
+pub(super) fn print(merged: &Merged, archive: &Path) {
+    let survey = &merged.survey;
+    left_out(&survey.left_out);
+    for OmittedLog { path, reason } in merged.incomplete.iter().take(SHOWN_MAX) {
+        print_error(&format!("INCOMPLETE: {}: {reason}", path.display()));
+    }
+    more(merged.incomplete.len(), "incomplete recording").iter().for_each(|line| print_error(line));
+    print_line(&format!("wrote {0}; open it: vampir {0}", archive.display()));
+    print_line(&merged_line(merged));
+    let hosts = survey.hosts.iter().zip(&merged.hosts).enumerate();
+    for (number, (host, counts)) in hosts.take(SHOWN_MAX) {
+        let logs: Vec<&SurveyedLog> = survey.logs.iter().filter(|log| log.host == number).collect();
+        print_line(&host_line(host, counts, &logs));
+    }
+    more(survey.hosts.len(), "host").iter().for_each(|line| print_line(line));
+    let lines = ranks(survey).into_iter().chain([clock(survey)]).chain(overlaps(survey));
+    lines.chain(shared(merged)).for_each(|line| print_line(&line));
+    summary_lines::limits(&merged.archive.archive).iter().for_each(|line| print_line(line));
+}
+
+/// Prints the recordings that are left out.
+pub(super) fn left_out(left_out: &[OmittedLog]) {
+    for OmittedLog { path, reason } in left_out.iter().take(SHOWN_MAX) {
+        print_error(&format!("LEFT OUT: {}: {reason}", path.display()));
+    }
+    more(left_out.len(), "recording left out").iter().for_each(|line| print_error(line));
+}
+
+/// Line on things that are not shown.
+fn more(all: usize, noun: &str) -> Option<String> {
+    let more = all.saturating_sub(SHOWN_MAX) as u64;
+    (more > 0).then(|| format!("… and {} more ({noun})", count(more)))
+}
+
+/// First names, and the number of the others.
+pub(super) fn first_of(names: &[&str]) -> String {
+    let shown = names.iter().take(SHOWN_MAX).copied().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(SHOWN_MAX) {
+        0 => shown,
+        more => format!("{shown} and {} more", count(more as u64)),
+    }
+}
+
+fn merged_line(merged: &Merged) -> String {
+    let none = OnFiles::default();
+    let files = merged.hosts.iter().fold(none, |sum, counts| sum.plus(counts.files));
+    let requests: u64 = merged.hosts.iter().map(|counts| counts.requests).sum();
+    format!(
+        "merged {} of {}: {} on files, read {}, wrote {}; {}; {} with {}",
+        counted(merged.survey.logs.len() as u64, "recording"),
+        counted(merged.survey.hosts.len() as u64, "host"),
+        counted(files.count, "operation"),
+        size(files.read),
+        size(files.written),
+        counted(requests, "block request"),
+        counted(merged.archive.archive.locations, "location"),
+        counted(merged.archive.archive.events, "event"),
+    )
+}
+
+fn host_line(host: &SurveyedHost, counts: &MergedCounts, logs: &[&SurveyedLog]) -> String {
+    let ranks: BTreeSet<u64> = logs.iter().filter_map(|log| log.rank()).collect();
+    let ranks = match ranks.len() {
+        0 => String::new(),
+        1 => format!(", rank {}", ranges(&ranks)),
+        _ => format!(", ranks {}", ranges(&ranks)),
+    };
+    let moved: Vec<String> = host.clocks().filter_map(|clock| moved(clock.moved_ns())).collect();
+    let moved = match moved.as_slice() {
+        [] => String::new(),
+        moved => format!("; its wall clock moved by {} meanwhile", moved.join(", ")),
+    };
+    let bounds: Option<Vec<u64>> = host.clocks().map(|clock| clock.bound_ns()).collect();
+    let bound = bounds.and_then(|bounds| bounds.into_iter().max());
+    let clock = bound.map_or(", no dates".to_owned(), |bound| format!(", clock ± {}", time(bound)));
+    let added = logs.first().map_or(0, |log| log.clock.added_ns());
+    let added = match added {
+        0 => String::new(),
+        ns => format!(", moved by {} (--clock-offset)", signed(ns)),
+    };
+    format!(
+        "{}: {}{ranks}{clock}{added}{moved}",
+        host.name,
+        counted(counts.recordings, "recording")
+    )
+}
+
+/// Change of a wall clock, unless it is within the error of reading it.
+fn moved(ns: i64) -> Option<String> {
+    (ns.unsigned_abs() > MOVED_NS).then(|| signed(ns))
+}
+
+fn signed(ns: i64) -> String {
+    format!("{}{}", if ns < 0 { '-' } else { '+' }, time(ns.unsigned_abs()))
+}
+
+/// Properties of a host about its clock.
+pub(super) fn clock_facts(host: &SurveyedHost, log: Option<&SurveyedLog>) -> Vec<(String, String)> {
+    let bound = host.clocks().filter_map(|clock| clock.bound_ns()).max();
+    let moved = host.clocks().map(|clock| clock.moved_ns()).find(|ns| *ns != 0);
+    let added = log.map(|log| log.clock.added_ns()).filter(|ns| *ns != 0);
+    let facts = [
+        ("Clock error bound (ns)", Some(bound.map_or("unknown".to_owned(), |ns| ns.to_string()))),
+        ("Clock moved meanwhile (ns)", moved.map(|ns| ns.to_string())),
+        ("Clock offset given (ns)", added.map(|ns| ns.to_string())),
+    ];
+    let known = facts.into_iter().filter_map(|(name, value)| Some((name, value?)));
+    known.map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// Numbers as ranges: `0-3, 7`.
+fn ranges(numbers: &BTreeSet<u64>) -> String {
+    let mut ranges: Vec<(u64, u64)> = Vec::new();
+    for &number in numbers {
+        match ranges.last_mut() {
+            Some(range) if range.1.checked_add(1) == Some(number) => range.1 = number,
+            _ => ranges.push((number, number)),
+        }
+    }
+    let text = |&(first, last): &(u64, u64)| match first == last {
+        true => first.to_string(),
+        false => format!("{first}-{last}"),
+    };
+    let texts: Vec<String> = ranges.iter().take(SHOWN_MAX).map(text).collect();
+    let more = ranges.len().saturating_sub(SHOWN_MAX);
+    let more = if more > 0 { format!(" and {more} more ranges") } else { String::new() };
+    texts.join(", ") + &more
+}
+
+/// Largest size of a job whose missing ranks are looked for.
+const SIZE_MAX: u64 = 1 << 24;
+
+/// Lines on ranks without a recording, and on those with several.
+fn ranks(survey: &JobSurvey) -> Vec<String> {
+    let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
+    for rank in survey.logs.iter().filter_map(SurveyedLog::rank) {
+        *counts.entry(rank).or_default() += 1;
+    }
+    let sizes = survey.logs.iter().filter_map(|log| log.job.as_ref()?.size);
+    let size = sizes.max().unwrap_or(0).min(SIZE_MAX);
+    let missing: BTreeSet<u64> = (0..size).filter(|rank| !counts.contains_key(rank)).collect();
+    let several: BTreeSet<u64> =
+        counts.iter().filter(|(_, count)| **count > 1).map(|(rank, _)| *rank).collect();
+    let mut lines = Vec::new();
+    if !missing.is_empty() && !counts.is_empty() {
+        lines.push(format!(
+            "ranks of {} without a recording of their own: {}",
+            count(size),
+            ranges(&missing)
+        ));
+    }
+    if !several.is_empty() {
+        lines.push(format!("several recordings have the same rank: {}", ranges(&several)));
+    }
+    lines
+}
+
+/// Line on the order of events of different hosts.
+fn clock(survey: &JobSurvey) -> String {
+    let undated = survey.logs.iter().filter(|log| !log.is_dated()).count() as u64;
+    match survey.order_bound_ns() {
+        Some(0) => "clock: all recordings are of one clock, their order is exact".to_owned(),
+        Some(bound) => format!(
+            "clock: events of different hosts that are less than {} apart have no known order, \
+             if the wall clocks are right; logs do not show whether they are (NTP, PTP). A known \
+             error: --clock-offset HOST=+12.3ms",
+            time(bound)
+        ),
+        None => format!(
+            "clock: {} no dates and shown as if begun with the earliest one: the order of \
+             its events and those of others is not known",
+            counted_as(undated, ["recording has", "recordings have"])
+        ),
+    }
+}
+
+/// Line on recordings that have the same operations.
+fn overlaps(survey: &JobSurvey) -> Option<String> {
+    let mut hosts = BTreeSet::new();
+    let systems = survey.logs.iter().enumerate().filter(|(_, log)| log.is_system);
+    for (number, system) in systems {
+        let others = survey.logs.iter().enumerate().filter(|(other, _)| *other != number);
+        if others.into_iter().any(|(_, other)| system.overlaps(other)) {
+            hosts.insert(system.host);
+        }
+    }
+    let names: Vec<&str> =
+        hosts.iter().filter_map(|&host| Some(survey.hosts.get(host)?.name.as_str())).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "recordings of the whole machine overlap with others of {}: the archive has their \
+             common operations twice",
+            first_of(&names)
+        )
+    })
+}
+
+/// Line on files that several hosts have.
+fn shared(merged: &Merged) -> Option<String> {
+    let archive = &merged.archive;
+    if archive.shared_files == 0 {
+        let text = "files: none on a file system that is known to be shared; a path on two hosts \
+                    is two files";
+        return (merged.survey.hosts.len() > 1).then(|| text.to_owned());
+    }
+    let sources: Vec<String> =
+        archive.shared_sources.iter().map(|(kind, source)| format!("{kind} {source}")).collect();
+    let sources: Vec<&str> = sources.iter().map(String::as_str).collect();
+    Some(format!(
+        "files: {} on shared file systems (the same for all hosts by type, source and path): {}",
+        count(archive.shared_files),
+        first_of(&sources)
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_shown_as_ranges() {
+        let shown = |numbers: &[u64]| ranges(&numbers.iter().copied().collect());
+        assert_eq!(shown(&[]), "");
+        assert_eq!(shown(&[3]), "3");
+        assert_eq!(shown(&[0, 1, 2, 3, 7, 9, 8, u64::MAX]), format!("0-3, 7-9, {}", u64::MAX));
+        let odd: Vec<u64> = (0..40).map(|number| 2 * number + 1).collect();
+        assert!(shown(&odd).ends_with("31 and 24 more ranges"), "{}", shown(&odd));
+    }
+
+    #[test]
+    fn changes_have_a_sign() {
+        assert_eq!(signed(-12_300_000), "-12.3 ms");
+        assert_eq!((moved(20_000), moved(-50_000_000)), (None, Some("-50.0 ms".to_owned())));
+    }
+}

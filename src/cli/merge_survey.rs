@@ -1,0 +1,307 @@
+//! First look at the recordings of a job: header and end of each, one after the other. It decides
+//! which are merged, which host each is of, and how its times become those of the archive.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use super::error::CliError;
+use super::log_argument;
+use crate::capture::header::{Header, JobPlace};
+use crate::capture::trailing_facts;
+use crate::capture::wall_clock::{self, ClockReading, WallClock};
+use crate::pipeline;
+use crate::sys::regular;
+use crate::units::KernelTime;
+
+/// Time before the first event of an archive, ns: a record may be a little older than the start of
+/// its recording.
+const LEAD_NS: u64 = 60_000_000_000;
+
+/// A recording that is merged.
+#[derive(Debug)]
+pub(super) struct SurveyedLog {
+    pub(super) path: PathBuf,
+    /// Number of its host in [`JobSurvey::hosts`].
+    pub(super) host: usize,
+    /// Clock of its times; the offset that the user gave is not in it.
+    pub(super) clock: WallClock,
+    pub(super) start: KernelTime,
+    pub(super) end: KernelTime,
+    /// True if the whole machine was recorded.
+    pub(super) is_system: bool,
+    pub(super) job: Option<JobPlace>,
+    readings: Vec<ClockReading>,
+    identity: HostIdentity,
+    /// Properties of its host.
+    facts: Vec<(String, String)>,
+    has_end: bool,
+    bytes: u64,
+    print: HeaderPrint,
+}
+
+/// Identity of a host; the clock shows the boot.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct HostIdentity {
+    name: String,
+    kernel: String,
+    /// Path of a log without a host name, which is a host of its own.
+    log: Option<PathBuf>,
+}
+
+/// Checksum and length of a header.
+type HeaderPrint = (u32, usize);
+
+/// A host of the job.
+#[derive(Debug)]
+pub(super) struct SurveyedHost {
+    pub(super) name: String,
+    /// Properties of the host, by name.
+    pub(super) facts: Vec<(String, String)>,
+    /// Readings of each boot, and their clock.
+    boots: Vec<(Vec<ClockReading>, Option<WallClock>)>,
+}
+
+/// Recording, or a name of one, that is left out.
+#[derive(Debug)]
+pub(super) struct OmittedLog {
+    pub(super) path: PathBuf,
+    /// Reason, in words.
+    pub(super) reason: String,
+}
+
+/// Recordings of a job.
+#[derive(Debug, Default)]
+pub(super) struct JobSurvey {
+    pub(super) logs: Vec<SurveyedLog>,
+    pub(super) hosts: Vec<SurveyedHost>,
+    pub(super) left_out: Vec<OmittedLog>,
+    /// Wall clock at time 0 of the archive, ns since 1970; 0: no recording has dates.
+    pub(super) zero_wall_ns: u64,
+}
+
+impl JobSurvey {
+    /// Looks at all recordings that the arguments name.
+    pub(super) fn of(arguments: &[PathBuf]) -> Self {
+        let mut survey = Self::default();
+        for argument in arguments {
+            let logs = match log_argument::runs_of(argument) {
+                Ok(logs) => logs,
+                Err(error) => {
+                    let (path, reason) = (argument.clone(), error.to_string());
+                    survey.left_out.push(OmittedLog { path, reason });
+                    continue;
+                }
+            };
+            for path in logs {
+                match look(&path) {
+                    Ok(log) => survey.add(log),
+                    Err(error) => {
+                        survey.left_out.push(OmittedLog { path, reason: error.to_string() })
+                    }
+                }
+            }
+        }
+        survey.logs.sort_by(|one, other| one.order().cmp(&other.order()));
+        survey.find_hosts();
+        survey.align();
+        survey
+    }
+
+    /// Adds a recording, unless it is there already; the more complete one is kept.
+    fn add(&mut self, log: SurveyedLog) {
+        let known = self.logs.iter_mut().find(|known| is_same_recording(known, &log));
+        let Some(known) = known else { return self.logs.push(log) };
+        let is_better = (log.has_end, log.bytes) > (known.has_end, known.bytes);
+        let other = if is_better { std::mem::replace(known, log) } else { log };
+        let reason = format!("it is the same recording as {}", known.path.display());
+        self.left_out.push(OmittedLog { path: other.path, reason });
+    }
+
+    /// Numbers the hosts, in the order of their names.
+    fn find_hosts(&mut self) {
+        let mut numbers: BTreeMap<HostIdentity, usize> = BTreeMap::new();
+        for log in &mut self.logs {
+            let next = numbers.len();
+            log.host = *numbers.entry(log.identity.clone()).or_insert(next);
+            if log.host == next {
+                let name = &log.identity.name;
+                let name = match numbers.keys().filter(|known| known.name == *name).count() {
+                    1 => name.clone(),
+                    same => format!("{name} ({same})"),
+                };
+                let facts = std::mem::take(&mut log.facts);
+                self.hosts.push(SurveyedHost { name, facts, boots: Vec::new() });
+            }
+        }
+    }
+
+    /// Finds the clock of each recording: all recordings of one boot share it.
+    fn align(&mut self) {
+        for log in &self.logs {
+            if let Some(host) = self.hosts.get_mut(log.host) {
+                host.add_readings(&log.readings);
+            }
+        }
+        for boot in self.hosts.iter_mut().flat_map(|host| &mut host.boots) {
+            boot.1 = WallClock::of(&boot.0);
+        }
+        let dated = self.logs.iter().filter_map(|log| log.readings.first());
+        let earliest = dated.map(|reading| reading.wall_ns).min();
+        self.zero_wall_ns = earliest.map_or(0, |wall| wall.saturating_sub(LEAD_NS));
+        let without = earliest.unwrap_or(LEAD_NS);
+        for log in &mut self.logs {
+            let host = self.hosts.get(log.host);
+            let known = host.zip(log.readings.first()).and_then(|(host, first)| host.clock(*first));
+            log.clock = known.unwrap_or_else(|| WallClock::without_dates(log.start, without));
+        }
+    }
+
+    /// Returns the error bound of the order of two events of different clocks, ns: 0 if there is
+    /// one clock, `None` if a recording has no dates.
+    pub(super) fn order_bound_ns(&self) -> Option<u64> {
+        let undated = self.logs.iter().filter(|log| log.readings.is_empty()).count();
+        if undated > 0 && self.logs.len() > 1 {
+            return None;
+        }
+        let clocks = self.hosts.iter().flat_map(SurveyedHost::clocks);
+        let mut bounds: Vec<u64> = clocks.filter_map(|clock| clock.bound_ns()).collect();
+        bounds.sort_unstable_by(|one, other| other.cmp(one));
+        match bounds.as_slice() {
+            [first, second, ..] => Some(first.saturating_add(*second)),
+            _ => Some(0),
+        }
+    }
+}
+
+impl SurveyedHost {
+    /// Adds the readings of a log to those of its boot.
+    fn add_readings(&mut self, readings: &[ClockReading]) {
+        let Some(first) = readings.first() else { return };
+        let of_boot = |boot: &&mut (Vec<ClockReading>, _)| {
+            boot.0.first().is_some_and(|known| wall_clock::is_same_boot(*known, *first))
+        };
+        match self.boots.iter_mut().find(of_boot) {
+            Some(boot) => boot.0.extend(readings),
+            None => self.boots.push((readings.to_vec(), None)),
+        }
+    }
+
+    /// Returns the clock of the boot that a reading is of.
+    fn clock(&self, reading: ClockReading) -> Option<WallClock> {
+        let boot = self.boots.iter().find(|boot| boot.0.contains(&reading))?;
+        boot.1
+    }
+
+    /// Returns the clocks of all boots.
+    pub(super) fn clocks(&self) -> impl Iterator<Item = WallClock> {
+        self.boots.iter().filter_map(|boot| boot.1)
+    }
+}
+
+impl SurveyedLog {
+    /// Returns the number of its process in the job.
+    pub(super) fn rank(&self) -> Option<u64> {
+        self.job.as_ref().and_then(|job| job.rank)
+    }
+
+    /// Order of recordings in the archive.
+    fn order(&self) -> (&HostIdentity, Option<u64>, &Path) {
+        (&self.identity, self.rank(), &self.path)
+    }
+
+    /// Returns true if the log has dates.
+    pub(super) fn is_dated(&self) -> bool {
+        !self.readings.is_empty()
+    }
+
+    /// Returns true if two recordings of a host overlap in time.
+    pub(super) fn overlaps(&self, other: &Self) -> bool {
+        let range = |log: &Self| (log.clock.at(log.start), log.clock.at(log.end));
+        let ((start, end), (begin, last)) = (range(self), range(other));
+        self.host == other.host && start < last && begin < end
+    }
+}
+
+/// Reads header and end of a log.
+fn look(path: &Path) -> Result<SurveyedLog, CliError> {
+    let failed = |source| CliError::Open { path: path.into(), source };
+    let file = regular::open_named(path).map_err(failed)?;
+    let bytes = file.metadata().map_err(failed)?.len();
+    let (_, header) =
+        pipeline::open::<_, Infallible>(file).map_err(|error| CliError::pipeline(path, &error))?;
+    let end = regular::open_named(path).and_then(trailing_facts::end).map_err(failed)?;
+    let start = KernelTime(header.clock.start_ns);
+    let print = print_of(&header);
+    let host = &header.host;
+    let mut identity = HostIdentity {
+        name: host.hostname.clone(),
+        kernel: format!("{} {} {}", host.kernel_release, host.kernel_version, host.machine),
+        log: None,
+    };
+    if identity.name.is_empty() {
+        let stem = path.file_stem().unwrap_or_default();
+        identity = HostIdentity {
+            name: stem.to_string_lossy().into_owned(),
+            log: Some(path.into()),
+            ..identity
+        };
+    }
+    Ok(SurveyedLog {
+        host: 0,
+        clock: WallClock::without_dates(start, 0),
+        start,
+        end: end.as_ref().map_or(start, |end| KernelTime(end.end_ns)),
+        is_system: header.scope.mode == "system",
+        readings: wall_clock::readings(&header, end.as_ref()),
+        identity,
+        facts: host_facts(&header),
+        has_end: end.is_some(),
+        bytes,
+        print,
+        path: path.into(),
+        job: header.job,
+    })
+}
+
+/// Properties of a host.
+fn host_facts(header: &Header) -> Vec<(String, String)> {
+    let host = &header.host;
+    let cpus = match host.cpus.len() {
+        0 => String::new(),
+        cpus => cpus.to_string(),
+    };
+    let facts = [
+        ("Kernel release", host.kernel_release.clone()),
+        ("Kernel version", host.kernel_version.clone()),
+        ("Architecture", host.machine.clone()),
+        ("CPUs", cpus),
+    ];
+    let known = facts.into_iter().filter(|(_, value)| !value.is_empty());
+    known.map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+fn print_of(header: &Header) -> HeaderPrint {
+    // A header is plain data, which can be written.
+    let text = serde_json::to_vec(header).unwrap_or_default();
+    (crc32fast::hash(&text), text.len())
+}
+
+/// Returns true if two logs are of one recording. A recorded header has the time of its start to
+/// the nanosecond; logs without dates are compared byte by byte, up to the end of the shorter one.
+fn is_same_recording(one: &SurveyedLog, other: &SurveyedLog) -> bool {
+    if one.print != other.print {
+        return false;
+    }
+    let is_recorded = one.is_dated() && one.identity.log.is_none();
+    is_recorded || has_same_content(&one.path, &other.path)
+}
+
+/// Returns true if one file begins with all of the other.
+fn has_same_content(one: &Path, other: &Path) -> bool {
+    let open = |path: &Path| regular::open_named(path).map(BufReader::<File>::new);
+    let (Ok(one), Ok(other)) = (open(one), open(other)) else { return false };
+    one.bytes().zip(other.bytes()).all(|pair| matches!(pair, (Ok(one), Ok(other)) if one == other))
+}
