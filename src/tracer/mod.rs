@@ -42,6 +42,7 @@ pub mod name_records;
 pub mod name_source;
 pub mod name_source_selection;
 mod named_thread;
+pub mod node_ranks;
 pub mod open_listener;
 mod open_probes;
 pub mod options;
