@@ -15,7 +15,7 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, get
 
 use crate::units::Pid;
 
-/// Other side of a connection, as the kernel reports it.
+/// Peer of a connection, as the kernel reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// Process that connected or listens; 0 if this pid namespace does not show it.

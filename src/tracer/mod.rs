@@ -30,6 +30,7 @@ mod held_rounds;
 mod identities;
 mod inherited_source;
 pub mod job;
+pub mod joined_ranks;
 pub mod kernel_objects;
 mod late_looks;
 mod layers;

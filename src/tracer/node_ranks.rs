@@ -4,26 +4,26 @@
 //! user, the launcher's process on this node, and the job:
 //!
 //! ```text
-//!  local rank 0 ── listens ── collects ranks ── forks its program ── records ── "go" ──► waits
-//!  other ranks ─── connect ── wait for an answer ───────────────────────────────┘ exec: the program
+//!  local rank 0 ── listens ── collects ranks ── forks its program ── records ── "go" ─► waits
+//!  other ranks ─── connect ── wait for an answer ──────────────────────────────────┘ exec
 //! ```
 //!
 //! The recorder takes the number of each process from the kernel, not from what it writes, and
 //! only processes of its own user. It attaches to the waiting processes, so that all of what their
-//! programs do is recorded. A rank that is not recorded so is told, or finds that its recorder has
-//! ended; it never waits without a limit.
+//! programs do is recorded. A rank that is not recorded so gets an answer that says so, or finds that
+//! its recorder has ended; no rank waits without a limit.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 
 use super::job::{self, Meeting};
+use super::joined_ranks::{ARRIVAL_NS, JoinedRanks};
 use super::named_thread::spawn_named;
 use super::threads::own_name;
 use crate::capture::header::{JobPlace, ProcessRank};
 use crate::sys::rank_socket::{self, Peer};
 use crate::sys::{clock, thread};
-use crate::units::counted;
 
 /// Time in which the first local rank takes the name before another rank does, ns.
 const FIRST_RANK_NS: u64 = 2_000_000_000;
@@ -31,9 +31,6 @@ const FIRST_RANK_NS: u64 = 2_000_000_000;
 const NAME_NS: u64 = 5_000_000_000;
 /// Interval of the attempts to connect.
 const RETRY: Duration = Duration::from_millis(10);
-/// Time after the last arrival in which the recorder waits for further ranks, if it knows their
-/// number, ns.
-const ARRIVAL_NS: u64 = 10_000_000_000;
 /// Time after the last arrival in which the recorder waits for further ranks of unknown number, ns.
 const QUIET_NS: u64 = 1_000_000_000;
 /// Time in which a rank waits for the recorder's answer.
@@ -51,13 +48,13 @@ const FORBIDDEN: u8 = b'f';
 /// Part of a tracer among those of its node.
 #[derive(Debug)]
 pub enum NodeRole {
-    /// This process records all ranks of the node.
+    /// The recorder of all ranks of the node.
     Recorder(NodeRanks),
-    /// Another process records this one, from this moment on.
+    /// A rank that another process records, from this moment on.
     Recorded,
-    /// This process records itself, for this reason.
+    /// A rank that records itself, for this reason.
     Alone(String),
-    /// This process is not recorded, for this reason.
+    /// A rank that is not recorded, for this reason.
     Unrecorded(String),
 }
 
@@ -76,28 +73,6 @@ pub struct NodeRanks {
 struct ArrivedRank {
     stream: UnixStream,
     process: ProcessRank,
-}
-
-/// Ranks that join the program of their recorder.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct JoinedRanks {
-    /// Their processes, each of which becomes a program when the recording is on.
-    pub processes: Vec<ProcessRank>,
-    /// Number of ranks on the node that have not come.
-    pub missing: u64,
-}
-
-impl JoinedRanks {
-    /// Returns the warning about ranks that have not come.
-    pub(super) fn warning(&self) -> Option<String> {
-        (self.missing > 0).then(|| {
-            format!(
-                "{} of this node did not come within {} s after the others, and may be missing in this log",
-                counted(self.missing, "rank"),
-                ARRIVAL_NS / 1_000_000_000
-            )
-        })
-    }
 }
 
 /// Meets the other ranks of the node. `is_system`: the recorder records the whole machine.
@@ -125,7 +100,7 @@ pub fn meet(is_system: bool) -> io::Result<Option<NodeRole>> {
 
 /// Result of the search for the recorder.
 enum FoundRecorder {
-    /// This process has the name now.
+    /// The name, which this process has now.
     Own(UnixListener),
     /// Connection to the process that has the name.
     Other(UnixStream),
@@ -234,7 +209,7 @@ fn collect(listener: UnixListener, meeting: &Meeting, user: u32, is_system: bool
     NodeRanks { listener, arrived, missing, is_system }
 }
 
-/// Returns the rank that has connected; `None`: it cannot be traced, and is told so. A process
+/// Returns the rank that has connected; `None`: it cannot be traced, and the answer says so. A process
 /// whose environment this one may read is one that it may trace (`ptrace_may_access()`).
 fn arrival(mut stream: UnixStream, peer: Peer, is_system: bool) -> Option<ArrivedRank> {
     let place = job::place_of(peer.pid).filter(|_| peer.pid.0 > 0);
@@ -317,13 +292,5 @@ mod tests {
         assert!(matches!(role(own, &[FORBIDDEN]), NodeRole::Alone(_)));
         assert!(matches!(role(own, &[]), NodeRole::Unrecorded(_)));
         assert!(matches!(role(own.wrapping_add(1), &[GO]), NodeRole::Alone(_)));
-    }
-
-    #[test]
-    fn missing_ranks_are_counted() {
-        let joined = |missing| JoinedRanks { processes: Vec::new(), missing }.warning();
-        assert_eq!(joined(0), None);
-        let warning = joined(2).expect("a warning");
-        assert!(warning.starts_with("2 ranks of this node did not come within 10 s"), "{warning}");
     }
 }

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
+use super::joined_ranks::JoinedRanks;
 use super::name_readers::PRIORITY;
 use super::name_source::NameSourceOption;
-use super::node_ranks::JoinedRanks;
 use super::segments::SegmentRequests;
 use super::source::RingSizes;
 use super::source_selection::SourceOption;
