@@ -83,7 +83,7 @@ fn of_rank(name: &OsStr, rank: u64) -> OsString {
     }
     let is_directory = bytes.ends_with(b"/");
     let path = Path::new(name);
-    let suffix = path.extension().filter(|_| !is_directory).map(|suffix| suffix.as_bytes());
+    let suffix = path.extension().filter(|_| !is_directory).map(OsStrExt::as_bytes);
     let end = suffix.map_or(0, |suffix| suffix.len() + 1) + usize::from(is_directory);
     let (stem, end) = bytes.split_at(bytes.len().saturating_sub(end));
     OsString::from_vec([stem, format!("_rank{rank}").as_bytes(), end].concat())

@@ -288,8 +288,7 @@ fn options(args: &CaptureArgs) -> Result<Options, CliError> {
     };
     let EventSelection { calls, block, extents, uring, layers, faults } =
         wanted_events(&args.events)?;
-    let devices = devices(&args.device)?;
-    let chains = chains(&args.stacks, args.call_graph)?;
+    let (devices, chains) = (devices(&args.device)?, chains(&args.stacks, args.call_graph)?);
     check_machine(args)?;
     if !block && (args.all_block || !devices.is_empty()) {
         let text = "-d and --all-block are about block requests: add `block` to -e";

@@ -360,8 +360,10 @@ impl Running {
         let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
         // SAFETY: `info` is exclusively ours.
         let code = unsafe { libc::waitid(libc::P_PID, pid, &raw mut info, flags) };
-        // SAFETY: waitid sets these fields, or leaves the 0.
-        let (ended, status) = unsafe { (info.si_pid(), info.si_status()) };
+        // SAFETY: waitid sets this field, or leaves the 0.
+        let ended = unsafe { info.si_pid() };
+        // SAFETY: as above.
+        let status = unsafe { info.si_status() };
         code == 0 && ended != 0 && (info.si_code != libc::CLD_EXITED || status != 0)
     }
 

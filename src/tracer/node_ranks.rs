@@ -10,8 +10,8 @@
 //!
 //! The recorder takes the number of each process from the kernel, not from what it writes, and
 //! only processes of its own user. It attaches to the waiting processes, so that all of what their
-//! programs do is recorded. A rank that is not recorded so gets an answer that says so, or finds that
-//! its recorder has ended; no rank waits without a limit.
+//! programs do is recorded. A rank that is not recorded so gets an answer that says so, or finds
+//! that its recorder has ended; no rank waits without a limit.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -209,8 +209,8 @@ fn collect(listener: UnixListener, meeting: &Meeting, user: u32, is_system: bool
     NodeRanks { listener, arrived, missing, is_system }
 }
 
-/// Returns the rank that has connected; `None`: it cannot be traced, and the answer says so. A process
-/// whose environment this one may read is one that it may trace (`ptrace_may_access()`).
+/// Returns the rank that has connected; `None`: it cannot be traced, and the answer says so. A
+/// process whose environment this one may read is one that it may trace (`ptrace_may_access()`).
 fn arrival(mut stream: UnixStream, peer: Peer, is_system: bool) -> Option<ArrivedRank> {
     let place = job::place_of(peer.pid).filter(|_| peer.pid.0 > 0);
     if place.is_none() && !is_system {
