@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::pseudonyms::Pseudonyms;
 use crate::capture::header::{
-    CapsuleCounts, CaptureScope, Disk, End, Excerpt, FiredTrigger, Header, Host, Unread,
+    CapsuleCounts, CaptureScope, Disk, End, Excerpt, FiredTrigger, Header, Host, JobPlace, Unread,
     UnreadPrograms,
 };
 
@@ -60,7 +60,7 @@ pub(super) fn header(
         &header.source_reason,
     ];
     counts.texts += texts.iter().filter(|text| !text.is_empty()).count() as u64;
-    counts.texts += u64::from(header.job.is_some());
+    let job = header.job.as_ref().map(|job| anonymous_job(job, counts));
     counts.command_lines += u64::from(!scope.command.is_empty());
     // A log with a command begins with the tracer's own code in the launched process.
     let program = scope.command.first().map(|program| text_of(names.path(program.as_bytes())));
@@ -91,11 +91,19 @@ pub(super) fn header(
         source_reason: String::new(),
         tracepoints,
         disks: header.disks.iter().map(|disk| anonymous_disk(disk, counts)).collect(),
-        job: None,
+        job: job.filter(|job| *job != JobPlace::default()),
         imported,
         excerpt: header.excerpt.as_ref().map(|excerpt| anonymous_excerpt(excerpt, counts)),
         ..header.clone()
     }
+}
+
+/// Returns a place in a job without the names of the job: numbers of ranks name nothing.
+fn anonymous_job(job: &JobPlace, counts: &mut CapsuleCounts) -> JobPlace {
+    let texts = [&job.manager, &job.id, &job.step];
+    counts.texts += u64::from(texts.iter().any(|text| !text.is_empty()));
+    let JobPlace { rank, size, local_rank, local_size, .. } = *job;
+    JobPlace { rank, size, local_rank, local_size, ..JobPlace::default() }
 }
 
 /// Returns a part of a recording without its command and without the texts of its triggers.

@@ -9,9 +9,9 @@ use super::*;
 use crate::capture::format::*;
 use crate::capture::header::{
     CallChainKinds, CapsuleCounts, CaptureScope, Clock, Counts, Disk, End, Excerpt, FiredTrigger,
-    Header, Host, Imported, JobPlace, LoopFile, Others, OthersOnDevice, Partition, RecordLayout,
-    RequestCount, RingCounts, RingInfo, Tracepoint, TracerCost, Unread, UnreadFile, UnreadProgram,
-    UnreadPrograms,
+    Header, Host, Imported, JobPlace, LoopFile, Others, OthersOnDevice, Partition, ProcessRank,
+    RecordLayout, RequestCount, RingCounts, RingInfo, Tracepoint, TracerCost, Unread, UnreadFile,
+    UnreadProgram, UnreadPrograms,
 };
 use crate::capture::writer::Writer;
 
@@ -258,6 +258,7 @@ fn full_header() -> Header {
             threads: vec![1],
             excluded: vec![1],
             excluded_in_kernel: true,
+            ranks: vec![ProcessRank { pid: 1, rank: Some(1), local_rank: Some(1) }],
         },
         own_pid: 1,
         calls: vec![word.clone()],
@@ -336,6 +337,7 @@ fn full_job() -> JobPlace {
         rank: Some(1),
         size: Some(1),
         local_rank: Some(1),
+        local_size: Some(1),
         manager: word.clone(),
         id: word.clone(),
         step: word,

@@ -185,6 +185,23 @@ pub struct CaptureScope {
     /// their records.
     #[serde(skip_serializing_if = "is_zero")]
     pub excluded_in_kernel: bool,
+    /// Ranks of a parallel job whose processes are followed together; empty if there is one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ranks: Vec<ProcessRank>,
+}
+
+/// Process of a parallel job that is followed together with others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ProcessRank {
+    /// The process.
+    pub pid: i32,
+    /// Number of the process in the job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rank: Option<u64>,
+    /// Number of the process among those of its node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub local_rank: Option<u64>,
 }
 
 /// Place of the recorded program in a parallel job, from its environment.
@@ -200,6 +217,9 @@ pub struct JobPlace {
     /// Number of the process among those of its node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub local_rank: Option<u64>,
+    /// Number of processes of the job on its node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub local_size: Option<u64>,
     /// Workload manager that has the job: `slurm`, `flux`, `pbs`, `lsf`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub manager: String,

@@ -182,7 +182,7 @@ pub(super) fn cut_short(summary: &Summary) -> Option<String> {
     let is_launched = !summary.header.scope.command.is_empty();
     let is_cut = match reason {
         "log size" | "operations" => true,
-        "duration" | "interrupt" => is_launched,
+        "duration" | "interrupt" | "failed rank" => is_launched,
         _ => false,
     };
     is_cut.then(|| format!("the recording ended before the program ({reason})"))

@@ -222,14 +222,14 @@ pub(super) fn end_facts(summary: &Summary) -> EndFacts {
 
 /// Place of the program in a parallel job, by name.
 pub(super) fn job_facts(summary: &Summary) -> Vec<(String, String)> {
-    let Some(JobPlace { rank, size, local_rank, manager, id, step }) = &summary.header.job else {
-        return Vec::new();
-    };
+    let Some(job) = &summary.header.job else { return Vec::new() };
+    let JobPlace { rank, size, local_rank, local_size, manager, id, step } = job;
     let number = |number: &Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
     let facts = [
         ("rank", number(rank)),
         ("size", number(size)),
         ("local_rank", number(local_rank)),
+        ("local_size", number(local_size)),
         ("job_manager", manager.clone()),
         ("job_id", id.clone()),
         ("job_step", step.clone()),

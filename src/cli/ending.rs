@@ -55,10 +55,14 @@ fn work(converted: &Converted) -> String {
     let files = converted.totals.on_files();
     let recorded = summary.end_time().0.saturating_sub(summary.start().0);
     let has_run = |_: &u64| summary.end.as_ref().is_some_and(|end| end.reason == "exit");
-    let wall = summary.ledger.program.ns().filter(has_run).unwrap_or(recorded);
+    let is_alone = summary.header.scope.ranks.len() < 2;
+    let wall = summary.ledger.program.ns().filter(has_run).filter(|_| is_alone);
+    let wall = wall.unwrap_or(recorded);
     let operations = counted(files.count, "operation");
-    let share = match summary.header.scope.mode.as_str() {
-        "launch" if !converted.totals.is_concurrent && files.time_ns <= wall => {
+    let scope = &summary.header.scope;
+    let is_single = !converted.totals.is_concurrent && scope.ranks.len() < 2;
+    let share = match scope.mode.as_str() {
+        "launch" if is_single && files.time_ns <= wall => {
             format!(", {} of it in {operations} on files", shares::of(files.time_ns, wall))
         }
         _ => format!(": {operations} on files took {} in all", time(files.time_ns)),
@@ -76,8 +80,8 @@ fn subject(summary: &Summary) -> String {
             format!("the machine while {} ran", name(program))
         }
         ("system", _) => "the machine for".to_owned(),
-        (_, Some(program)) if has_ended => format!("{} ran", name(program)),
-        (_, Some(program)) => format!("recorded {} for", name(program)),
+        (_, Some(program)) if has_ended => format!("{} ran", of_ranks(scope, program)),
+        (_, Some(program)) => format!("recorded {} for", of_ranks(scope, program)),
         (_, None) if !scope.threads.is_empty() => {
             let tids: Vec<String> = scope.threads.iter().map(i32::to_string).collect();
             format!("thread {} for", tids.join(", "))
@@ -100,19 +104,35 @@ fn attached(scope: &CaptureScope) -> String {
     format!("process {}{more}", pids.join(", "))
 }
 
+/// Returns the name of a program, with the number of its ranks on this node.
+fn of_ranks(scope: &CaptureScope, program: &str) -> String {
+    match scope.ranks.len() {
+        0 => name(program).to_owned(),
+        ranks => format!("{} of {}", counted(ranks as u64, "rank"), name(program)),
+    }
+}
+
 fn name(program: &str) -> &str {
     Path::new(program).file_name().and_then(|name| name.to_str()).unwrap_or(program)
+}
+
+/// Returns the rank whose end is known, if several were recorded.
+fn whose(summary: &Summary) -> String {
+    let is_one = summary.header.scope.ranks.len() < 2;
+    let rank = summary.header.job.as_ref().and_then(|job| job.rank).filter(|_| !is_one);
+    rank.map_or_else(String::new, |rank| format!(" rank {rank}"))
 }
 
 /// Returns how the program ended, if it did not succeed, or that the size of the log was reached.
 fn end(summary: &Summary) -> String {
     let end = summary.end.as_ref();
+    let whose = whose(summary);
     match (end.and_then(|end| end.exit_code), end.and_then(|end| end.exit_signal)) {
         (_, Some(signal)) => {
             let name = Signal::try_from(signal).map_or("a signal", Signal::as_str);
-            format!(" and was killed by {name}")
+            format!(" and{whose} was killed by {name}")
         }
-        (Some(code), _) if code != 0 => format!(" and ended with status {code}"),
+        (Some(code), _) if code != 0 => format!(" and{whose} ended with status {code}"),
         _ if end.is_some_and(|end| end.reason == "log size") => {
             ", until the log had the size of --max-log".to_owned()
         }

@@ -15,6 +15,7 @@ pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 28] = [
             ("iotrace-perf -t 4712,4713", "two threads of a running process"),
             ("iotrace-perf -a --exclude-pid 4711", "the machine without a process"),
             ("iotrace-perf -a --max-operations 100000", "until there are so many calls"),
+            ("mpirun iotrace-perf --per-node ./app", "one log for each node"),
             ("iotrace-perf record -a --ring 30s", "the last 30 s, at SIGUSR2"),
             ("iotrace-perf record -a --rotate 1G", "logs that follow one another"),
         ],

@@ -102,6 +102,7 @@ fn about(summary: &Summary, file: LogFile) -> Map<String, Value> {
         ("excluded", json!(header.scope.excluded)),
         ("excluded_in_kernel", json!(header.scope.excluded_in_kernel)),
         ("job", json!(header.job)),
+        ("ranks", json!(header.scope.ranks)),
         ("stacks", json!(header.chains)),
         ("disks", json!(summary.disks())),
         ("mounts", info_mounts::as_json(summary)),

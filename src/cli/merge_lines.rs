@@ -82,7 +82,7 @@ fn merged_line(merged: &Merged) -> String {
 }
 
 fn host_line(host: &SurveyedHost, counts: &MergedCounts, logs: &[&SurveyedLog]) -> String {
-    let ranks: BTreeSet<u64> = logs.iter().filter_map(|log| log.rank()).collect();
+    let ranks: BTreeSet<u64> = logs.iter().flat_map(|log| log.ranks()).collect();
     let ranks = match ranks.len() {
         0 => String::new(),
         1 => format!(", rank {}", ranges(&ranks)),
@@ -156,7 +156,7 @@ const SIZE_MAX: u64 = 1 << 24;
 /// Lines on ranks without a recording, and on those with several.
 fn ranks(survey: &JobSurvey) -> Vec<String> {
     let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
-    for rank in survey.logs.iter().filter_map(SurveyedLog::rank) {
+    for rank in survey.logs.iter().flat_map(SurveyedLog::ranks) {
         *counts.entry(rank).or_default() += 1;
     }
     let sizes = survey.logs.iter().filter_map(|log| log.job.as_ref()?.size);

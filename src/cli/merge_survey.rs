@@ -33,6 +33,8 @@ pub(super) struct SurveyedLog {
     /// True if the whole machine was recorded.
     pub(super) is_system: bool,
     pub(super) job: Option<JobPlace>,
+    /// Ranks that were recorded together; empty if there was at most one.
+    pub(super) node_ranks: Vec<u64>,
     readings: Vec<ClockReading>,
     identity: HostIdentity,
     /// Properties of its host.
@@ -202,14 +204,19 @@ impl SurveyedHost {
 }
 
 impl SurveyedLog {
-    /// Returns the number of its process in the job.
+    /// Returns the number of its process in the job; `None` for several.
     pub(super) fn rank(&self) -> Option<u64> {
-        self.job.as_ref().and_then(|job| job.rank)
+        self.job.as_ref().and_then(|job| job.rank).filter(|_| self.node_ranks.is_empty())
+    }
+
+    /// Returns the numbers of its processes in the job.
+    pub(super) fn ranks(&self) -> impl Iterator<Item = u64> {
+        self.rank().into_iter().chain(self.node_ranks.iter().copied())
     }
 
     /// Order of recordings in the archive.
     fn order(&self) -> (&HostIdentity, Option<u64>, &Path) {
-        (&self.identity, self.rank(), &self.path)
+        (&self.identity, self.ranks().next(), &self.path)
     }
 
     /// Returns true if the log has dates.
@@ -263,6 +270,7 @@ fn look(path: &Path) -> Result<SurveyedLog, CliError> {
         print,
         path: path.into(),
         job: header.job,
+        node_ranks: header.scope.ranks.iter().filter_map(|process| process.rank).collect(),
     })
 }
 

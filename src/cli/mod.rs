@@ -60,6 +60,7 @@ mod message;
 mod output;
 mod outputs;
 mod page_args;
+mod per_node;
 mod program_error;
 mod programs_found;
 mod record;

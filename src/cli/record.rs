@@ -15,7 +15,8 @@ use super::flight;
 use super::message::{be_quiet, print_line};
 use super::output::{OpenOutput, Output};
 use super::outputs::{OpenFurther, Outputs};
-use super::recording::{LogPlace, Recorded, capture};
+use super::per_node::{self, NodePart};
+use super::recording::{LogPlace, Recorded, capture_node};
 use super::replaced_outputs::ReplacedOutputs;
 use super::second_signal;
 use super::target::{self, TargetWords};
@@ -31,7 +32,15 @@ pub(super) fn run(args: &RecordArgs) -> Result<ExitCode, CliError> {
     if args.messages.quiet {
         be_quiet();
     }
-    let outputs = Outputs::parse(&args.output)?;
+    // Before the ranks of a node meet: each of them reports an error of usage.
+    Outputs::parse(&args.output)?;
+    record(args, per_node::part(args)?)
+}
+
+/// Records to these outputs, the ranks of a node together.
+fn record(args: &RecordArgs, part: NodePart) -> Result<ExitCode, CliError> {
+    let NodePart { output, ranks } = part;
+    let outputs = Outputs::parse(&output)?;
     if outputs.names_archive() && !args.no_archive {
         otf2_sys::library().map_err(CliError::NoArchives)?;
     }
@@ -52,7 +61,7 @@ pub(super) fn run(args: &RecordArgs) -> Result<ExitCode, CliError> {
     let mut target = target::resolved(&args.capture, TargetWords::of_record(args))?;
     target.target.max_operations = target.target.max_operations.or(args.target.max_events);
     target.max_log = target.max_log.or(args.target.max_size);
-    let mut recorded = capture(&target, place, create);
+    let mut recorded = capture_node(&target, ranks, place, create);
     ended.set();
     if let (Ok(recorded), Some(it)) = (&mut recorded, &controlled) {
         it.wait_with(recorded, &ended);

@@ -23,6 +23,7 @@ use crate::sys::{capabilities, clock, cpu_topology, disks, files, rlimits, spawn
 use crate::text::quantity::{counted, counted_with};
 use crate::tracer::error::TracerError;
 use crate::tracer::name_source::{NameSource, NameSourceOption};
+use crate::tracer::node_ranks::NodeRanks;
 use crate::tracer::options::{CallChainOptions, Follow, Options};
 use crate::tracer::session::{self, RecordingOutcome};
 use crate::tracer::source_selection::SourceOption;
@@ -60,7 +61,17 @@ pub(super) fn capture(
     place: impl FnOnce(&Users) -> Result<LogPlace, CliError>,
     create: impl FnOnce(&Path) -> io::Result<File>,
 ) -> Result<Recorded, CliError> {
-    let options = options(args)?;
+    capture_node(args, None, place, create)
+}
+
+/// Records into a log, with ranks of a parallel job that wait until the recording is on.
+pub(super) fn capture_node(
+    args: &CaptureArgs,
+    ranks: Option<NodeRanks>,
+    place: impl FnOnce(&Users) -> Result<LogPlace, CliError>,
+    create: impl FnOnce(&Path) -> io::Result<File>,
+) -> Result<Recorded, CliError> {
+    let options = Options { node: ranks.as_ref().map(NodeRanks::joined), ..options(args)? };
     let mut gone = args.pid.iter().filter(|pid| !Path::new(&format!("/proc/{pid}")).exists());
     if let Some(gone) = gone.next().filter(|_| args.of_group.is_none()) {
         return Err(TracerError::NoProcess(*gone).into());
@@ -93,7 +104,12 @@ pub(super) fn capture(
             return Err(CliError::Create { path: shown.into(), source });
         }
     };
-    let started = || greet(args, &shown);
+    let started = || {
+        if let Some(ranks) = ranks {
+            ranks.release();
+        }
+        greet(args, &shown);
+    };
     let outcome = session::record(&options, &shown, log, held, &mut signals, started)
         .map_err(|error| CliError::of_recording(error, args.duration))?;
     for warning in &outcome.end.warnings {
@@ -272,8 +288,7 @@ fn options(args: &CaptureArgs) -> Result<Options, CliError> {
     };
     let EventSelection { calls, block, extents, uring, layers, faults } =
         wanted_events(&args.events)?;
-    let devices = devices(&args.device)?;
-    let chains = chains(&args.stacks, args.call_graph)?;
+    let (devices, chains) = (devices(&args.device)?, chains(&args.stacks, args.call_graph)?);
     check_machine(args)?;
     if !block && (args.all_block || !devices.is_empty()) {
         let text = "-d and --all-block are about block requests: add `block` to -e";
@@ -326,6 +341,7 @@ fn options(args: &CaptureArgs) -> Result<Options, CliError> {
         group: args.of_group.clone(),
         keep_foreign: args.keep_foreign,
         segments: args.segments.clone(),
+        node: None,
         command: args.command.iter().map(escaped).collect(),
     })
 }

@@ -3,11 +3,14 @@
 use super::excerpt_lines;
 use crate::capture::header::JobPlace;
 use crate::pipeline::Summary;
-use crate::text::quantity::counted_as;
+use crate::text::quantity::{counted, counted_as};
+
+/// Number of ranks that are shown with their processes.
+const RANKS_SHOWN: usize = 8;
 
 /// Returns the place of the program in a parallel job.
 pub(super) fn job(job: &JobPlace) -> String {
-    let JobPlace { rank, size, local_rank, manager, id, step } = job;
+    let JobPlace { rank, size, local_rank, local_size, manager, id, step } = job;
     let number = |name: &str, number: &Option<u64>| number.map(|number| format!("{name}{number}"));
     let word = |name: &str, word: &str| (!word.is_empty()).then(|| format!("{name}{word}"));
     let rank = rank.map(|rank| match size {
@@ -16,8 +19,40 @@ pub(super) fn job(job: &JobPlace) -> String {
     });
     let size = number("processes ", size).filter(|_| rank.is_none());
     let id = word(&format!("{manager} job "), id);
-    let parts = [rank, size, number("local rank ", local_rank), id, word("step ", step)];
+    let local = number("local rank ", local_rank).map(|local| match local_size {
+        Some(size) => format!("{local} of {size}"),
+        None => local,
+    });
+    let parts = [rank, size, local, id, word("step ", step)];
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+/// Returns the lines about the ranks of a node that were recorded together.
+fn ranks(summary: &Summary) -> Vec<String> {
+    let ranks = &summary.header.scope.ranks;
+    if ranks.is_empty() {
+        return Vec::new();
+    }
+    let shown = ranks.iter().take(RANKS_SHOWN).map(|process| match process.rank {
+        Some(rank) => format!("{rank} is process {}", process.pid),
+        None => format!("process {} has an unknown one", process.pid),
+    });
+    let shown = shown.collect::<Vec<_>>().join(", ");
+    let more = match ranks.len().saturating_sub(RANKS_SHOWN) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let mut lines =
+        vec![format!("{} of this node: {shown}{more}", counted(ranks.len() as u64, "rank"))];
+    if summary.end.as_ref().is_some_and(|end| end.reason == "failed rank") {
+        let rank = summary.header.job.as_ref().and_then(|job| job.rank);
+        let rank =
+            rank.map_or_else(|| "the recorder's rank".to_owned(), |rank| format!("rank {rank}"));
+        lines.push(format!(
+            "the recording ended 2 s after the program of {rank} had failed; other ranks were still running"
+        ));
+    }
+    lines
 }
 
 /// Returns a line for each part that was left out.
@@ -26,6 +61,7 @@ pub(super) fn lines(summary: &Summary) -> Vec<String> {
     let excerpt = summary.header.excerpt.as_ref();
     let mut lines: Vec<String> =
         excerpt.map(|excerpt| excerpt_lines::lines(excerpt, summary.start())).unwrap_or_default();
+    lines.extend(ranks(summary));
     if scope.children_left_out && scope.threads.is_empty() {
         lines.push(match summary.ledger.children_left_out {
             0 => "no child was left out (--no-follow): none was started".to_owned(),
@@ -57,16 +93,36 @@ pub(super) fn lines(summary: &Summary) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::capture::header::{End, ProcessRank};
 
     #[test]
     fn place_in_a_job_has_its_known_parts() {
         let place =
             JobPlace { rank: Some(3), size: Some(8), local_rank: Some(1), ..JobPlace::default() };
         assert_eq!(job(&place), "rank 3 of 8, local rank 1");
+        let sized = JobPlace { local_size: Some(4), ..place.clone() };
+        assert_eq!(job(&sized), "rank 3 of 8, local rank 1 of 4");
         let managed =
             JobPlace { manager: "slurm".into(), id: "4711".into(), step: "0".into(), ..place };
         assert_eq!(job(&managed), "rank 3 of 8, local rank 1, slurm job 4711, step 0");
         assert_eq!(job(&JobPlace { size: Some(8), ..JobPlace::default() }), "processes 8");
+    }
+
+    #[test]
+    fn ranks_of_a_node_have_their_processes() {
+        let mut summary = Summary::default();
+        let rank = |rank: u64| ProcessRank {
+            pid: 100 + i32::try_from(rank).expect("small"),
+            rank: Some(rank),
+            local_rank: Some(rank),
+        };
+        summary.header.scope.ranks = (0..2).map(rank).collect();
+        let first = "2 ranks of this node: 0 is process 100, 1 is process 101";
+        assert_eq!(lines(&summary), [first]);
+        summary.header.scope.ranks = (0..11).map(rank).collect();
+        assert!(lines(&summary)[0].ends_with("7 is process 107 and 3 more"));
+        summary.end = Some(End { reason: "failed rank".into(), ..End::default() });
+        assert!(lines(&summary)[1].contains("the program of the recorder's rank had failed"));
     }
 
     #[test]

@@ -537,7 +537,10 @@ fn outlived(summary: &Summary) -> Option<String> {
     let end = summary.end.as_ref()?;
     let has_ended = end.exit_code.is_some() || end.exit_signal.is_some();
     let alive = summary.alive_at_end;
-    let is_launched = summary.header.scope.mode == "launch" && summary.read_until.is_none();
+    let scope = &summary.header.scope;
+    // Other ranks of a node are no processes that the program has started.
+    let is_launched =
+        scope.mode == "launch" && scope.ranks.is_empty() && summary.read_until.is_none();
     (is_launched && has_ended && alive > 0).then(|| {
         let processes = if alive == 1 { "process" } else { "processes" };
         format!(

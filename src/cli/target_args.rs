@@ -27,6 +27,10 @@ pub(super) struct RecordTargetArgs {
     /// With -a, record nothing of these processes and their children
     #[arg(long, value_name = "PID", value_delimiter = ',', value_parser = parse_pid, requires = "all_cpus")]
     pub(super) exclude_pid: Vec<i32>,
+    /// Under mpirun or srun: the first rank of each node records all ranks there; the others only
+    /// become the program
+    #[arg(long, requires = "command", conflicts_with_all = ["pid", "pgid", "cgroup", "tid", "as_user", "ring", "rotate"])]
+    pub(super) per_node: bool,
     /// Synonym of `--max-operations`, which `watch` has for something else.
     #[arg(long, hide = true, value_name = "N", value_parser = parse_operations, conflicts_with = "max_operations")]
     pub(super) max_events: Option<u64>,

@@ -369,6 +369,8 @@ pub struct ProcessInfo {
     pub command: Option<Arc<[u8]>>,
     /// Path of its control group; `None`: not known.
     pub cgroup: Option<Arc<[u8]>>,
+    /// Rank in a parallel job, of its own or of the process that has made it; `None`: not known.
+    pub rank: Option<u64>,
 }
 
 impl ProcessInfo {
@@ -385,6 +387,7 @@ impl ProcessInfo {
             program: None,
             command: None,
             cgroup: None,
+            rank: None,
         }
     }
 
@@ -405,5 +408,6 @@ impl ProcessInfo {
         self.program.clone_from(&parent.program);
         self.command.clone_from(&parent.command);
         self.cgroup.clone_from(&parent.cgroup);
+        self.rank = parent.rank;
     }
 }

@@ -176,16 +176,31 @@ fn tracker(header: &Header) -> Tracker {
     let mut tracker = Tracker::new(scope(header), block_options(header), followed(header), all_on);
     tracker.runs_on(&header.host.machine);
     tracker.has_disks(&header.disks, &[]);
-    if let [root] = header.scope.roots.as_slice()
-        && !header.scope.command.is_empty()
-    {
+    // Of the ranks of a node the first one is the launched program.
+    let is_launched = header.scope.roots.len() == 1 || !header.scope.ranks.is_empty();
+    let root = header.scope.roots.first().filter(|_| is_launched);
+    if let Some(root) = root.filter(|_| !header.scope.command.is_empty()) {
         tracker.launches(Pid(*root), &header.scope.command);
+    }
+    for (pid, rank) in ranks(header) {
+        tracker.is_rank(pid, rank);
     }
     let mut tracepoints = header.tracepoints.iter();
     if tracepoints.any(|tracepoint| WRITEBACK_POINTS.contains(&tracepoint.name.as_str())) {
         tracker.reports_writeback();
     }
     tracker
+}
+
+/// Returns the processes whose ranks are known: all of a node, or the one that was recorded.
+fn ranks(header: &Header) -> Vec<(Pid, u64)> {
+    let scope = &header.scope;
+    let known = scope.ranks.iter().filter_map(|process| Some((Pid(process.pid), process.rank?)));
+    let rank = header.job.as_ref().and_then(|job| job.rank);
+    match (scope.roots.as_slice(), rank) {
+        ([root], Some(rank)) if scope.ranks.is_empty() => vec![(Pid(*root), rank)],
+        _ => known.collect(),
+    }
 }
 
 fn scope(header: &Header) -> Scope {

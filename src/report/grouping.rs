@@ -92,8 +92,11 @@ pub(super) fn groups<T>(
     groups
 }
 
+/// Key of the column with the rank of the processes in a parallel job.
+pub(super) const RANK: &str = "rank";
+
 /// Columns of a group of processes; `has_commands`: a command line is known.
-pub(super) fn columns(by: Grouping, has_commands: bool) -> [Column; 11] {
+pub(super) fn columns(by: Grouping, has_commands: bool) -> [Column; 12] {
     let is_process = by == Grouping::Process;
     let is_program = is_process || by == Grouping::Program;
     let shown = |is_shown: bool, title: &'static str| if is_shown { title } else { "" };
@@ -109,6 +112,7 @@ pub(super) fn columns(by: Grouping, has_commands: bool) -> [Column; 11] {
         key_column(1, "pid", shown(is_program, "pid")),
         key_column(0, "comm", shown(is_program, if is_process { "process" } else { "program" })),
         column("is_kernel_thread", ""),
+        column(RANK, ""),
     ]
 }
 
@@ -116,7 +120,8 @@ pub(super) fn columns(by: Grouping, has_commands: bool) -> [Column; 11] {
 pub(super) fn cells_of(name: Cell) -> Vec<Cell> {
     let none = Cell::None;
     let names = [none.clone(), name.clone(), none.clone(), name.clone()];
-    [vec![none.clone()], names.to_vec(), vec![none.clone(); 4], vec![name, none]].concat()
+    [vec![none.clone()], names.to_vec(), vec![none.clone(); 4], vec![name, none.clone(), none]]
+        .concat()
 }
 
 impl<T> ProcessGroup<T> {
@@ -125,6 +130,7 @@ impl<T> ProcessGroup<T> {
         let shared = &mut self.shared;
         self.processes += 1;
         shared.user = shared.user.filter(|user| info.user == Some(*user));
+        shared.rank = shared.rank.filter(|rank| info.rank == Some(*rank));
         shared.parent_pid = shared.parent_pid.filter(|pid| info.parent_pid == Some(*pid));
         self.is_kernel = self.is_kernel.filter(|is_kernel| *is_kernel == info.is_kernel);
         for (known, of_this) in [
@@ -139,6 +145,11 @@ impl<T> ProcessGroup<T> {
     /// True if the command line of the processes is known.
     pub(super) fn has_command(&self) -> bool {
         self.shared.command.is_some()
+    }
+
+    /// True if the rank of the processes in a parallel job is known.
+    pub(super) fn has_rank(&self) -> bool {
+        self.shared.rank.is_some()
     }
 
     /// Cells of the group, in the order of [`columns`].
@@ -167,6 +178,7 @@ impl<T> ProcessGroup<T> {
             number(pid),
             name,
             self.is_kernel.map_or(Cell::None, Cell::Flag),
+            info.rank.map_or(Cell::None, Cell::Count),
         ]
     }
 }

@@ -215,12 +215,18 @@ pub(super) fn processes(fold: &IoSummary, options: ReportOptions) -> Table {
     let rows = fold.processes.iter().map(row);
     let groups = groups(rows, &fold.names, options.by, GroupStats::merge);
     let has_commands = groups.is_empty() || groups.iter().any(ProcessGroup::has_command);
+    let mut names = grouping::columns(options.by, has_commands);
+    // Few recordings are of parallel jobs.
+    if options.by == Grouping::Process && groups.iter().any(ProcessGroup::has_rank) {
+        let of_rank = names.iter_mut().filter(|column| column.key == grouping::RANK);
+        of_rank.for_each(|column| (column.title, column.rank) = ("rank", Some(2)));
+    }
     let rows = groups.into_iter().map(|group| (group.cells(), group.sum));
     let rest = fold.processes.others().map(|other| (cells_of(rest_of_keys()), other.tally.clone()));
     let tables = Tallies {
         key: "processes",
         title: title(options.by),
-        names: &grouping::columns(options.by, has_commands),
+        names: &names,
         all: &fold.all(),
         limit: options.limit,
     };

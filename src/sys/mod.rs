@@ -33,6 +33,7 @@ pub mod perf;
 pub mod probe_events;
 pub mod proc;
 pub mod random;
+pub mod rank_socket;
 pub mod regular;
 pub mod rename;
 pub mod replay;

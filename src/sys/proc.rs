@@ -232,6 +232,20 @@ fn stat(pid: Pid) -> Option<(Pid, Pid)> {
     Some((pid, Pid(rest.split_whitespace().nth(1)?.parse().ok()?)))
 }
 
+/// Returns the parent of a process.
+pub fn parent(pid: Pid) -> Option<Pid> {
+    Some(stat(pid)?.1)
+}
+
+/// Returns the time of a process's start, in ticks since the start of the machine: together with
+/// its number it names one process (`proc_pid_stat(5)`, field 22).
+pub fn start_ticks(pid: Pid) -> Option<u64> {
+    let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let end = text.iter().rposition(|&byte| byte == b')')?;
+    let rest = std::str::from_utf8(text.get(end + 1..)?).ok()?;
+    rest.split_whitespace().nth(19)?.parse().ok()
+}
+
 /// An open descriptor of a process, and the target of its link `/proc/PID/fd/N`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Descriptor {

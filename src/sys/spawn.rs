@@ -125,15 +125,8 @@ fn is_ignored(signal: libc::c_int) -> bool {
 ///
 /// Those of `fork(2)` and `pipe(2)`; `InvalidInput` for an argument with a NUL inside.
 pub fn hold(command: &[OsString], user: Option<&Identity>) -> io::Result<PausedChild> {
-    let argv = command
-        .iter()
-        .map(|it| CString::new(it.clone().into_vec()))
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(|_| {
-            io::Error::new(io::ErrorKind::InvalidInput, "an argument has a NUL byte inside")
-        })?;
-    let mut pointers: Vec<*const libc::c_char> = argv.iter().map(|it| it.as_ptr()).collect();
-    pointers.push(std::ptr::null());
+    let argv = arguments(command)?;
+    let pointers = pointers(&argv);
     let is_apart = user.is_some() && session::has_terminal();
     let (wait, go) = pipe2(OFlag::O_CLOEXEC)?;
     let (failure, report) = pipe2(OFlag::O_CLOEXEC)?;
@@ -165,6 +158,56 @@ fn become_program(
         // The tracer has given up, or ended.
         exit_now(125);
     }
+    restore_surroundings();
+    let apart = if is_apart { nix::unistd::setsid().map(drop) } else { Ok(()) };
+    let taken = apart.and_then(|()| user.map_or(Ok(()), Identity::take));
+    let errno = match taken {
+        Ok(()) => execute(argv),
+        Err(errno) => errno,
+    } as i32;
+    let _ = nix::unistd::write(report.as_fd(), &errno.to_le_bytes());
+    exit_now(127)
+}
+
+/// Returns the arguments as the kernel takes them.
+fn arguments(command: &[OsString]) -> io::Result<Vec<CString>> {
+    let argument = |word: &OsString| CString::new(word.clone().into_vec());
+    command.iter().map(argument).collect::<Result<Vec<_>, _>>().map_err(|_| {
+        io::Error::new(io::ErrorKind::InvalidInput, "an argument has a NUL byte inside")
+    })
+}
+
+/// Returns pointers to the arguments, with a null at the end.
+fn pointers(argv: &[CString]) -> Vec<*const libc::c_char> {
+    let pointers = argv.iter().map(|argument| argument.as_ptr());
+    pointers.chain([std::ptr::null()]).collect()
+}
+
+/// Becomes the program, with the number, descriptors, limits and signals with which this process
+/// was started. To be called while this process has one thread. Returns only if that fails.
+pub fn become_command(command: &[OsString]) -> io::Error {
+    let argv = match arguments(command) {
+        Ok(argv) => argv,
+        Err(error) => return error,
+    };
+    let pointers = pointers(&argv);
+    restore_surroundings();
+    execute(&pointers).into()
+}
+
+/// Executes the program of a null-terminated array of pointers to strings that the caller keeps
+/// alive. Returns only if that fails.
+fn execute(argv: &[*const libc::c_char]) -> Errno {
+    let Some(&program) = argv.first().filter(|program| !program.is_null()) else {
+        return Errno::ENOENT;
+    };
+    // SAFETY: `argv` is such an array (this function's contract).
+    unsafe { libc::execvp(program, argv.as_ptr()) };
+    Errno::last()
+}
+
+/// Restores the signals, descriptors and limits with which this process was started.
+fn restore_surroundings() {
     // ORDERING: written once before any thread existed.
     if !SIGPIPE_WAS_IGNORED.load(Ordering::Relaxed) {
         // SAFETY: this process has one thread and no handler for the signal.
@@ -184,16 +227,6 @@ fn become_program(
         }
     }
     rlimits::restore();
-    let apart = if is_apart { nix::unistd::setsid().map(drop) } else { Ok(()) };
-    let taken = apart.and_then(|()| user.map_or(Ok(()), Identity::take));
-    if let (Some(&program), Ok(())) = (argv.first(), taken) {
-        // SAFETY: `argv` is a null-terminated array of pointers to strings that the caller keeps
-        // alive.
-        unsafe { libc::execvp(program, argv.as_ptr()) };
-    }
-    let errno = taken.err().unwrap_or_else(Errno::last) as i32;
-    let _ = nix::unistd::write(report.as_fd(), &errno.to_le_bytes());
-    exit_now(127)
 }
 
 fn exit_now(code: i32) -> ! {
@@ -317,6 +350,21 @@ impl Running {
         }
         // SAFETY: waitid sets this field, or leaves the 0.
         Ok(unsafe { info.si_pid() } != 0)
+    }
+
+    /// True if the program was ended by a signal, or has ended with another status than 0.
+    pub fn has_failed(&self) -> bool {
+        let Ok(pid) = libc::id_t::try_from(self.pid.as_raw()) else { return false };
+        let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+        // SAFETY: an all-zero siginfo is a valid value of it.
+        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        // SAFETY: `info` is exclusively ours.
+        let code = unsafe { libc::waitid(libc::P_PID, pid, &raw mut info, flags) };
+        // SAFETY: waitid sets this field, or leaves the 0.
+        let ended = unsafe { info.si_pid() };
+        // SAFETY: as above.
+        let status = unsafe { info.si_status() };
+        code == 0 && ended != 0 && (info.si_code != libc::CLD_EXITED || status != 0)
     }
 
     /// Waits for the program's end, without taking its status.

@@ -39,7 +39,11 @@ pub(super) fn followed(
     held: Option<&PausedChild>,
 ) -> Result<Vec<Pid>, TracerError> {
     match &options.follow {
-        Follow::System | Follow::Launched => Ok(held.map(|it| Pid(it.pid())).into_iter().collect()),
+        Follow::System | Follow::Launched => {
+            // The launched program is the first one.
+            let launched = held.map(|held| Pid(held.pid()));
+            Ok(launched.into_iter().chain(options.joined()).collect())
+        }
         Follow::Attached(roots) => {
             targets::attached(roots, options.group.as_ref(), options.follows_children)
         }

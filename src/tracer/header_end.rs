@@ -15,8 +15,8 @@ use super::tracepoint_plan::{self, RingKind};
 use super::uprobes::aio::AioProbes;
 use crate::capture::format::FrameKind;
 use crate::capture::header::{
-    self, CaptureScope, Clock, Counts, Disk, End, Header, Host, Others, RingCounts, RingInfo,
-    TracerCost, Unread, UnreadPrograms,
+    self, CaptureScope, Clock, Counts, Disk, End, Header, Host, JobPlace, Others, ProcessRank,
+    RingCounts, RingInfo, TracerCost, Unread, UnreadPrograms,
 };
 use crate::capture::writer::Writer;
 use crate::sys::clock;
@@ -52,6 +52,7 @@ pub(super) fn header(
         Follow::Launched => "launch",
         Follow::Attached(_) => "attach",
     };
+    let job = job::job(options);
     let ring = |(of, &bytes): (RingKind, &usize)| RingInfo {
         name: of.as_str().into(),
         bytes: bytes as u64,
@@ -76,6 +77,7 @@ pub(super) fn header(
             threads: options.threads.clone(),
             excluded: exclusion.processes.iter().map(|pid| pid.0).collect(),
             excluded_in_kernel: exclusion.is_in_kernel,
+            ranks: ranks(options, roots, job.as_ref()),
         },
         own_pid: i32::try_from(std::process::id()).unwrap_or(0),
         calls: options.calls.iter().map(|it| it.call().name.to_owned()).collect(),
@@ -96,12 +98,22 @@ pub(super) fn header(
         tracepoints: source.tracepoints().iter().map(Described::header).collect(),
         disks,
         device_filter: options.devices.iter().map(DevId::to_string).collect(),
-        job: job::job(options),
+        job,
         imported: None,
         capsule: None,
         excerpt: None,
         host,
     }
+}
+
+/// Returns the ranks of a node that are followed together, the launched one among them.
+fn ranks(options: &Options, roots: &[Pid], job: Option<&JobPlace>) -> Vec<ProcessRank> {
+    let (Some(node), Some(launched)) = (&options.node, roots.first()) else { return Vec::new() };
+    let rank = job.and_then(|job| job.rank);
+    let own = ProcessRank { pid: launched.0, rank, local_rank: job.and_then(|job| job.local_rank) };
+    let mut ranks = Vec::from_iter(node.processes.iter().copied().chain([own]));
+    ranks.sort_by_key(|process| (process.rank, process.pid));
+    ranks
 }
 
 /// Returns the recorded call chains.

@@ -2,10 +2,13 @@
 //! the environment.
 
 use std::fs::File;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Read;
 
 use super::options::{Follow, Options};
 use crate::capture::header::JobPlace;
+use crate::sys::proc;
+use crate::units::Pid;
 
 /// Largest part of an environment that is read, in bytes.
 const ENVIRONMENT_BYTES_MAX: u64 = 1 << 20;
@@ -18,28 +21,51 @@ struct Launcher {
     rank: &'static str,
     size: &'static str,
     local_rank: &'static str,
+    local_size: &'static str,
     /// Variable without which the rank is not that of a process of a job.
     needs: Option<&'static str>,
     /// Name of the launcher as a workload manager, if it is one.
     manager: Option<&'static str>,
 }
 
-const fn mpi(rank: &'static str, size: &'static str, local_rank: &'static str) -> Launcher {
-    Launcher { rank, size, local_rank, needs: None, manager: None }
+const fn mpi(
+    rank: &'static str,
+    size: &'static str,
+    local_rank: &'static str,
+    local_size: &'static str,
+) -> Launcher {
+    Launcher { rank, size, local_rank, local_size, needs: None, manager: None }
 }
+
+/// Variable with the number of tasks of each node, of which [`tasks_of_node`] takes one.
+const SLURM_TASKS: &str = "SLURM_STEP_TASKS_PER_NODE";
 
 /// Launchers, the innermost first: those of MPI run within jobs of a workload manager, and jobs of
 /// Flux within those of another one. A script of `sbatch` has a `SLURM_PROCID` and no step: it is
 /// no process of a parallel job.
 const LAUNCHERS: [Launcher; 7] = [
-    mpi("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
-    mpi("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK"),
+    mpi(
+        "OMPI_COMM_WORLD_RANK",
+        "OMPI_COMM_WORLD_SIZE",
+        "OMPI_COMM_WORLD_LOCAL_RANK",
+        "OMPI_COMM_WORLD_LOCAL_SIZE",
+    ),
+    mpi(
+        "MV2_COMM_WORLD_RANK",
+        "MV2_COMM_WORLD_SIZE",
+        "MV2_COMM_WORLD_LOCAL_RANK",
+        "MV2_COMM_WORLD_LOCAL_SIZE",
+    ),
     // Hydra, within a job of a workload manager that may set `PMI_RANK`, too.
-    Launcher { needs: Some("MPI_LOCALRANKID"), ..mpi("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID") },
+    Launcher {
+        needs: Some("MPI_LOCALRANKID"),
+        ..mpi("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS")
+    },
     Launcher {
         rank: "FLUX_TASK_RANK",
         size: "FLUX_JOB_SIZE",
         local_rank: "FLUX_TASK_LOCAL_ID",
+        local_size: "",
         needs: None,
         manager: Some("flux"),
     },
@@ -47,11 +73,12 @@ const LAUNCHERS: [Launcher; 7] = [
         rank: "SLURM_PROCID",
         size: "SLURM_NTASKS",
         local_rank: "SLURM_LOCALID",
+        local_size: SLURM_TASKS,
         needs: Some("SLURM_STEP_ID"),
         manager: Some("slurm"),
     },
-    mpi("PMI_RANK", "PMI_SIZE", ""),
-    mpi("PMIX_RANK", "", ""),
+    mpi("PMI_RANK", "PMI_SIZE", "", ""),
+    mpi("PMIX_RANK", "", "", ""),
 ];
 
 /// Workload managers, with the variables of the job and of its step, the innermost first.
@@ -67,12 +94,7 @@ const MANAGERS: [(&str, &[&str], Option<&str>); 4] = [
 pub(super) fn job(options: &Options) -> Option<JobPlace> {
     match &options.follow {
         Follow::Attached(pids) => match pids.as_slice() {
-            [pid] => {
-                let mut text = Vec::new();
-                let file = File::open(format!("/proc/{pid}/environ")).ok()?;
-                file.take(ENVIRONMENT_BYTES_MAX).read_to_end(&mut text).ok()?;
-                of_environment(&|name| value_in(&text, name))
-            }
+            [pid] => place_of(Pid(*pid)),
             _ => None,
         },
         Follow::System | Follow::Launched => of_environment(&|name| std::env::var(name).ok()),
@@ -84,6 +106,74 @@ pub fn own_rank() -> Option<u64> {
     of_environment(&|name| std::env::var(name).ok())?.rank
 }
 
+/// Returns the place in a job of a running process, if it has one and its environment can be read.
+pub(super) fn place_of(pid: Pid) -> Option<JobPlace> {
+    let text = environment_of(pid)?;
+    of_environment(&|name| value_in(&text, name))
+}
+
+/// Returns the environment with which the program of a process was started, if it can be read.
+fn environment_of(pid: Pid) -> Option<Vec<u8>> {
+    let mut text = Vec::new();
+    let file = File::open(format!("/proc/{pid}/environ")).ok()?;
+    file.take(ENVIRONMENT_BYTES_MAX).read_to_end(&mut text).ok()?;
+    Some(text)
+}
+
+/// Place where the ranks of a job on one node meet.
+#[derive(Debug)]
+pub(super) struct Meeting {
+    /// Name of the place: the same for all of these ranks, and for no other job.
+    pub(super) name: String,
+    /// Place of this process in the job.
+    pub(super) place: JobPlace,
+}
+
+/// Largest number of wrappers between a rank and its launcher.
+const WRAPPERS_MAX: usize = 16;
+
+/// Variables that tell the jobs of one launcher's process from each other.
+const JOB_NAMES: [&str; 5] =
+    ["PMIX_NAMESPACE", "SLURM_JOB_ID", "SLURM_STEP_ID", "FLUX_JOB_ID", "PBS_JOBID"];
+
+/// Returns the place where this process meets the other ranks of its node, if it is a rank. Its
+/// name has the launcher's process: the nearest ancestor that is no rank itself, as a shell or
+/// another wrapper is that the launcher has started. Hydra has no other name for a job.
+pub(super) fn meeting() -> Option<Meeting> {
+    let variable = |name: &str| std::env::var(name).ok();
+    let place = of_environment(&variable).filter(|place| place.rank.is_some())?;
+    let launcher = launcher(&variable)?;
+    let mut ancestor = Pid(nix::unistd::getppid().as_raw());
+    for _ in 0..WRAPPERS_MAX {
+        let is_rank = |text: &Vec<u8>| value_in(text, launcher.rank).is_some();
+        if !environment_of(ancestor).as_ref().is_some_and(is_rank) {
+            break;
+        }
+        ancestor = proc::parent(ancestor)?;
+    }
+    let started = proc::start_ticks(ancestor).unwrap_or(0);
+    let mut hasher = DefaultHasher::new();
+    JOB_NAMES.map(variable).hash(&mut hasher);
+    let name = format!("{ancestor}.{started}/{:016x}", hasher.finish());
+    Some(Meeting { name, place })
+}
+
+/// Returns the number of tasks of this node in a list such as `2(x3),1`.
+fn tasks_of_node(list: &str, node: u64) -> Option<u64> {
+    let mut nodes = 0_u64;
+    for part in list.split(',') {
+        let (tasks, repeated) = match part.split_once("(x") {
+            Some((tasks, rest)) => (tasks, rest.strip_suffix(')')?.parse().ok()?),
+            None => (part, 1_u64),
+        };
+        nodes = nodes.saturating_add(repeated);
+        if node < nodes {
+            return tasks.trim().parse().ok();
+        }
+    }
+    None
+}
+
 /// Returns the value of a variable in the text of `/proc/PID/environ`.
 fn value_in(text: &[u8], name: &str) -> Option<String> {
     let mut entries = text.split(|byte| *byte == 0);
@@ -92,20 +182,39 @@ fn value_in(text: &[u8], name: &str) -> Option<String> {
     String::from_utf8(value.to_vec()).ok()
 }
 
+/// Returns the launcher of the process with these variables.
+fn launcher(variable: &dyn Fn(&str) -> Option<String>) -> Option<&'static Launcher> {
+    let is_number =
+        |name: &str| variable(name).is_some_and(|text| text.trim().parse::<u64>().is_ok());
+    LAUNCHERS.iter().find(|launcher| {
+        let is_running =
+            launcher.needs.is_none_or(|name| variable(name).is_some_and(|text| is_plain(&text)));
+        is_running && is_number(launcher.rank)
+    })
+}
+
+/// True for an identifier that can be shown.
+fn is_plain(text: &str) -> bool {
+    (1..=IDENTIFIER_MAX).contains(&text.len()) && text.chars().all(|c| c.is_ascii_graphic())
+}
+
+/// Returns the number of processes of the job on this node.
+fn local_size(launcher: &Launcher, variable: &dyn Fn(&str) -> Option<String>) -> Option<u64> {
+    let number = |name: &str| variable(name)?.trim().parse::<u64>().ok();
+    match launcher.manager {
+        Some("slurm") => tasks_of_node(&variable(launcher.local_size)?, number("SLURM_NODEID")?),
+        // Flux gives the number of a node's tasks only if there is one node.
+        Some("flux") => number(launcher.size).filter(|_| number("FLUX_JOB_NNODES") == Some(1)),
+        _ => number(launcher.local_size),
+    }
+}
+
 /// Returns the place that these variables name, if they name one: the numbers are those of one
 /// launcher, and the job is that in which this launcher runs.
 fn of_environment(variable: &dyn Fn(&str) -> Option<String>) -> Option<JobPlace> {
     let number = |name: &str| variable(name)?.trim().parse::<u64>().ok();
-    let is_plain = |text: &String| {
-        let mut characters = text.chars();
-        (1..=IDENTIFIER_MAX).contains(&text.len()) && characters.all(|c| c.is_ascii_graphic())
-    };
-    let identifier = |name: &str| variable(name).filter(is_plain);
-    let mut launchers = LAUNCHERS.iter().filter(|launcher| {
-        let is_running = launcher.needs.is_none_or(|name| identifier(name).is_some());
-        is_running && number(launcher.rank).is_some()
-    });
-    let launcher = launchers.next();
+    let identifier = |name: &str| variable(name).filter(|text| is_plain(text));
+    let launcher = launcher(variable);
     let of_launcher = launcher.and_then(|launcher| launcher.manager);
     let mut managers =
         MANAGERS.iter().filter(|(manager, ..)| of_launcher.is_none_or(|of| of == *manager));
@@ -118,6 +227,7 @@ fn of_environment(variable: &dyn Fn(&str) -> Option<String>) -> Option<JobPlace>
         rank: launcher.and_then(|launcher| number(launcher.rank)),
         size: launcher.and_then(|launcher| number(launcher.size)),
         local_rank: launcher.and_then(|launcher| number(launcher.local_rank)),
+        local_size: launcher.and_then(|launcher| local_size(launcher, variable)),
         manager: manager.to_owned(),
         id,
         step: step.unwrap_or_default(),
@@ -146,6 +256,7 @@ mod tests {
             rank: Some(5),
             size: Some(7),
             local_rank: Some(1),
+            local_size: None,
             manager: "slurm".into(),
             id: "4711".into(),
             step: "2".into(),
@@ -158,6 +269,28 @@ mod tests {
             ..JobPlace::default()
         };
         check(&["FLUX_TASK_RANK=2", "FLUX_JOB_ID=f2B3x"], Some(flux));
+    }
+
+    /// Fails if a recorder waits for ranks of other nodes, or does not know how many there are.
+    #[test]
+    fn number_of_ranks_on_the_node_is_known() {
+        #[track_caller]
+        fn check_size(environment: &[&str], expected: Option<u64>) {
+            let text = environment.join("\0");
+            let place = of_environment(&|name| value_in(text.as_bytes(), name)).expect("a rank");
+            assert_eq!(place.local_size, expected, "{text}");
+        }
+        check_size(&["OMPI_COMM_WORLD_RANK=5", "OMPI_COMM_WORLD_LOCAL_SIZE=4"], Some(4));
+        check_size(&["PMI_RANK=5", "MPI_LOCALRANKID=0", "MPI_LOCALNRANKS=3"], Some(3));
+        check_size(&["PMI_RANK=5", "MPI_LOCALNRANKS=3"], None);
+        let step = ["SLURM_PROCID=5", "SLURM_STEP_ID=0", "SLURM_STEP_TASKS_PER_NODE=2(x3),7,1"];
+        for (node, size) in [(0, Some(2)), (2, Some(2)), (3, Some(7)), (4, Some(1)), (5, None)] {
+            check_size(&[&step[..], &[format!("SLURM_NODEID={node}").as_str()]].concat(), size);
+        }
+        let flux = ["FLUX_TASK_RANK=1", "FLUX_JOB_SIZE=2", "FLUX_JOB_NNODES=1"];
+        check_size(&flux, Some(2));
+        check_size(&flux[..2], None);
+        assert_eq!(tasks_of_node("2(x", 0), None);
     }
 
     #[test]

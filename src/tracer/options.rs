@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use super::joined_ranks::JoinedRanks;
 use super::name_readers::PRIORITY;
 use super::name_source::NameSourceOption;
 use super::segments::SegmentRequests;
@@ -99,6 +100,8 @@ pub struct Options {
     pub keep_foreign: bool,
     /// Requests to begin a segment of the log, if the log is kept in segments.
     pub segments: Option<SegmentRequests>,
+    /// Ranks of a parallel job that join the launched program, if this recording is that of a node.
+    pub node: Option<JoinedRanks>,
     /// The launched command, for the header.
     pub command: Vec<String>,
 }
@@ -117,6 +120,12 @@ impl Options {
     /// would be too late, unnoticed.
     pub(super) fn reads_exact_args(&self) -> bool {
         self.exact_args && thread::fifo_allowed(PRIORITY)
+    }
+
+    /// Returns the processes that join the launched program.
+    pub(super) fn joined(&self) -> impl Iterator<Item = Pid> {
+        let ranks = self.node.iter().flat_map(|node| &node.processes);
+        ranks.map(|rank| Pid(rank.pid))
     }
 
     /// Returns the warning about a group: its processes of the start are followed, this number of

@@ -12,6 +12,7 @@ use super::error::TracerError;
 use super::followed::{Exclusion, follow, followed, with_later};
 use super::header_end::{self, HeaderFacts, begin_log, end_frame};
 use super::identities::IdentityReader;
+use super::joined_ranks::JoinedRanks;
 use super::kernel_objects::KernelObjects;
 use super::layers::Layers;
 use super::log_limits::LogLimits;
@@ -36,7 +37,7 @@ use super::threads::{TracerThreads, own_name};
 use super::tracepoint_plan::{RingKind, SourceKind};
 use super::unprivileged;
 use super::uprobes::aio::AioProbes;
-use super::wait::{AwaitedEnds, nanoseconds, time_left, wait_for};
+use super::wait::{AwaitedEnds, Deadline, wait_for};
 use crate::capture::fact::Text;
 use crate::capture::format::FrameKind;
 use crate::capture::header::{self, Disk, End};
@@ -88,7 +89,7 @@ pub fn record(
     interrupts: &mut dyn Interrupts,
     started: impl FnOnce(),
 ) -> Result<RecordingOutcome, TracerError> {
-    let mut warnings = Vec::new();
+    let mut warnings = Vec::from_iter(options.node.as_ref().and_then(JoinedRanks::warning));
     let clock = if clock::is_offset_unknown() { Err(TracerError::TimeNamespace) } else { Ok(()) };
     let narrowed = clock
         .and_then(|()| Ok(Tracefs::find_or_kept()?))
@@ -159,6 +160,8 @@ struct Session {
     is_inherited: bool,
     /// True if no instance is kept for the next recording.
     leaves_nothing: bool,
+    /// True if other processes have joined the launched program.
+    has_joined: bool,
     /// CPUs that were online at the start.
     cpus: Vec<u32>,
     /// Disks that existed at the start.
@@ -281,6 +284,7 @@ impl Session {
             mounts,
             is_inherited,
             leaves_nothing: options.leaves_nothing,
+            has_joined: options.joined().next().is_some(),
             cpus,
             disks,
             clock: header.clock,
@@ -300,12 +304,16 @@ impl Session {
         program: Option<&Running>,
         interrupts: &mut dyn Interrupts,
     ) -> &'static str {
-        let deadline = options.duration.map(|it| clock::now().0.saturating_add(nanoseconds(it)));
+        let mut deadline = Deadline::of(options);
         loop {
             if ends.are_over() {
                 return "exit";
             }
-            let Some(timeout) = time_left(deadline) else { return "duration" };
+            deadline.check(program);
+            let timeout = match deadline.left() {
+                Ok(timeout) => timeout,
+                Err(reason) => return reason,
+            };
             let log = &self.threads.log_signals;
             let (lists, mounts) = (self.names.long_lists(), self.mounts.as_ref());
             let segments = options.segments.as_ref();
@@ -325,7 +333,9 @@ impl Session {
             }
             ends.remove(ready.ended);
             for interrupt in interrupts.take() {
-                match program {
+                // A program that has ended leaves the processes that have joined it.
+                let has_ended = |program: &Running| program.has_ended().unwrap_or(false);
+                match program.filter(|program| !self.has_joined || !has_ended(program)) {
                     Some(program) => interrupt.forward(Launched::from(program)),
                     None => return "interrupt",
                 }
@@ -374,9 +384,10 @@ impl Session {
         let ended = program.as_ref().is_some_and(|it| it.has_ended().unwrap_or(false));
         let runs_on = program.as_ref().filter(|_| !ended).map(Launched::from);
         let mut cancellation = Cancellation::new(interrupts, runs_on);
-        let books =
-            program.as_ref().filter(|_| ended).and_then(|it| snapshot::books_of_ended(it.pid()));
-        let has_books = books.is_some();
+        // Those of one rank are not those of all.
+        let has_own_books = program.as_ref().filter(|_| ended && !self.has_joined);
+        let books = has_own_books.and_then(|it| snapshot::books_of_ended(it.pid()));
+        let has_books = books.is_some() || self.has_joined;
         // From here on a recording exists: its warnings carry later errors.
         warnings.extend(self.source.disturbed());
         warnings.extend(self.switch_off());

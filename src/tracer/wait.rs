@@ -13,7 +13,7 @@ use super::segments::SegmentRequests;
 use crate::sys::clock;
 use crate::sys::mounts::MountWatch;
 use crate::sys::proc;
-use crate::sys::spawn::{PausedChild, process_fd};
+use crate::sys::spawn::{PausedChild, Running, process_fd};
 use crate::units::{Pid, Tid};
 
 /// Time between two looks at the threads that are recorded, in milliseconds: a descriptor of a
@@ -69,7 +69,10 @@ impl AwaitedEnds {
     /// Begins to wait for the tasks of a recording.
     pub(super) fn of(options: &Options, held: Option<&PausedChild>) -> Result<Self, TracerError> {
         let pids: Vec<i32> = match (held, &options.follow) {
-            (Some(program), _) => vec![program.pid()],
+            (Some(program), _) => {
+                let joined = options.joined().map(|pid| pid.0);
+                std::iter::once(program.pid()).chain(joined).collect()
+            }
             (None, Follow::Attached(pids)) => pids.clone(),
             (None, _) => Vec::new(),
         };
@@ -168,8 +171,55 @@ pub(super) fn wait_for(
     WaitResult { ended_by_log, lists_grown: at(4), mounts_changed, segment_wanted, ended }
 }
 
+/// Time after the failure of the launched program in which the processes that have joined it may
+/// end, too, ns: the launcher learns of the failure when the recording is over, and then ends the
+/// others.
+const OTHERS_NS: u64 = 2_000_000_000;
+
+/// Time at which a recording ends by itself.
+pub(super) struct Deadline {
+    /// End of the wanted duration.
+    duration: Option<u64>,
+    /// End of the time after the failure of the launched program.
+    failure: Option<u64>,
+    /// True if other processes have joined the launched program.
+    has_joined: bool,
+}
+
+impl Deadline {
+    /// Begins the time of a recording.
+    pub(super) fn of(options: &Options) -> Self {
+        let duration = options.duration;
+        let duration = duration.map(|time| clock::now().0.saturating_add(nanoseconds(time)));
+        Self { duration, failure: None, has_joined: options.joined().next().is_some() }
+    }
+
+    /// Checks whether the launched program has failed while others run on.
+    pub(super) fn check(&mut self, program: Option<&Running>) {
+        let is_checked = self.has_joined && self.failure.is_none();
+        if is_checked && program.is_some_and(Running::has_failed) {
+            self.failure = Some(clock::now().0.saturating_add(OTHERS_NS));
+        }
+    }
+
+    /// Returns the remaining time.
+    ///
+    /// # Errors
+    ///
+    /// The time is over: the reason for which the recording ends.
+    pub(super) fn left(&self) -> Result<PollTimeout, &'static str> {
+        let duration = time_left(self.duration).ok_or("duration")?;
+        match self.failure {
+            Some(failure) if self.duration.is_none_or(|end| failure < end) => {
+                time_left(Some(failure)).ok_or("failed rank")
+            }
+            _ => Ok(duration),
+        }
+    }
+}
+
 /// Returns the remaining time; `None` if the time is over.
-pub(super) fn time_left(deadline: Option<u64>) -> Option<PollTimeout> {
+fn time_left(deadline: Option<u64>) -> Option<PollTimeout> {
     let Some(deadline) = deadline else { return Some(PollTimeout::NONE) };
     let left = deadline.checked_sub(clock::now().0).filter(|&it| it > 0)?;
     let milliseconds = i32::try_from(left.div_ceil(1_000_000)).unwrap_or(i32::MAX);
@@ -177,6 +227,6 @@ pub(super) fn time_left(deadline: Option<u64>) -> Option<PollTimeout> {
 }
 
 /// Returns the duration in nanoseconds.
-pub(super) fn nanoseconds(duration: Duration) -> u64 {
+fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

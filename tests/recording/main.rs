@@ -23,6 +23,7 @@ mod instance_pool;
 mod layers;
 mod libaio;
 mod names;
+mod node_ranks;
 mod outputs;
 mod pattern;
 mod privileges;

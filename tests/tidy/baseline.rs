@@ -19,9 +19,9 @@ pub(crate) const SHORT_CLOSURES_OF_IT: Baseline = &[
     ("src/record", 33),
     ("src/replay", 276),
     ("src/report", 16),
-    ("src/sys", 166),
+    ("src/sys", 164),
     ("src/text", 1),
-    ("src/tracer", 597),
+    ("src/tracer", 595),
 ];
 
 pub(crate) const LONG_CLOSURES_OF_IT: Baseline = &[];

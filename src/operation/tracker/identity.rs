@@ -54,6 +54,11 @@ impl Tracker {
         }
     }
 
+    /// Sets the rank of a process in a parallel job.
+    pub fn is_rank(&mut self, pid: Pid, rank: u64) {
+        self.tasks.process(pid).info.rank = Some(rank);
+    }
+
     /// Sets the arguments with which the recording launches its program.
     pub fn launches(&mut self, root: Pid, arguments: &[String]) {
         let bytes: Vec<u8> =

@@ -14,7 +14,7 @@ use super::system_tree::{MACHINE, identity, named, node_property};
 use super::write::{attributes, handles, regions, write_file};
 use crate::capture::header::Disk;
 use crate::operation::disk;
-use crate::operation::model::ProcessKey;
+use crate::operation::model::{ProcessInfo, ProcessKey};
 use crate::otf2::error::OtfError;
 use crate::otf2::files::FileDefinitions;
 use crate::otf2::handles::HandleTable;
@@ -157,12 +157,13 @@ impl JobTree {
             let Some(process) = ended.tasks.process(key) else { continue };
             let info = &process.info;
             let name = format!("{} [{}]", named(&info.comm, "process"), info.pid);
-            let name = match place.rank {
+            let rank = info.rank.or(place.rank);
+            let name = match rank {
                 Some(rank) => format!("rank {rank}: {name}"),
                 None => name,
             };
             let mut properties = Vec::new();
-            for (name, value) in identity(info) {
+            for (name, value) in identity(&ProcessInfo { rank, ..info.clone() }) {
                 properties.push((archive.intern(name)?, archive.intern(&value)?));
             }
             let creator = info.parent.and_then(|parent| groups.get(&parent)).copied();
@@ -291,10 +292,6 @@ fn write_group(
     defs.location_group(this, group.name, kind, node, group.creator)?;
     let property = defs.string("ProcessId")?;
     defs.location_group_property(this, property, AttributeValue::Int32(group.pid))?;
-    if let Some(rank) = group.place.rank {
-        let property = defs.string("Rank")?;
-        defs.location_group_property(this, property, AttributeValue::Uint64(rank))?;
-    }
     for &(name, value) in &group.properties {
         defs.location_group_property(this, name, AttributeValue::String(value))?;
     }

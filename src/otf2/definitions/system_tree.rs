@@ -141,7 +141,8 @@ pub(super) fn identity(info: &ProcessInfo) -> Vec<(&'static str, String)> {
     let parent = number("ParentProcessId", info.parent_pid.map(|pid| pid.to_string()));
     let (program, cgroup) =
         (bytes("Executable", &info.program), bytes("ControlGroup", &info.cgroup));
-    [parent, program, words, cgroup, user].into_iter().flatten().collect()
+    let rank = number("Rank", info.rank.map(|rank| rank.to_string()));
+    [parent, program, words, cgroup, user, rank].into_iter().flatten().collect()
 }
 
 /// Name, or its substitute if it is unknown.
