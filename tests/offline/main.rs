@@ -21,3 +21,4 @@ mod scale;
 mod screens;
 #[path = "../support/mod.rs"]
 mod support;
+mod upgrade;
