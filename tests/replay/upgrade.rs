@@ -24,7 +24,8 @@ fn plans_of_earlier_versions_have_the_captured_results() {
         iotrace(&["replay", "init", text(&path), "--root", text(&root)]).success();
         let run = ["replay", "run", text(&path), "--root", text(&root), "--json"];
         let finished = iotrace(&[&run[..], &["--speed", "max"]].concat());
-        let report: Value = serde_json::from_str(&finished.stdout()).expect(&finished.stderr());
+        let report: Value = serde_json::from_str(&finished.stdout())
+            .unwrap_or_else(|_| panic!("{}", finished.stderr()));
         assert_eq!(
             (&report["mismatches"], &report["operations"]),
             (&0.into(), &63.into()),
