@@ -6,6 +6,7 @@
 mod chains;
 mod decode_stage;
 mod decoding;
+mod erased_sink;
 mod error;
 mod file_system_texts;
 mod frame_records;

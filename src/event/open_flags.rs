@@ -24,8 +24,9 @@ pub enum AccessMode {
     Neither,
 }
 
-/// Bits of the access mode (`include/uapi/asm-generic/fcntl.h`): a number, not flags.
-const ACCESS_MODE: u32 = libc::O_ACCMODE.cast_unsigned();
+/// Bits of the access mode (`include/uapi/asm-generic/fcntl.h`): a number, not flags. musl's
+/// `O_ACCMODE` has `O_PATH` in it, too.
+const ACCESS_MODE: u32 = (libc::O_WRONLY | libc::O_RDWR).cast_unsigned();
 
 /// Flags that `F_SETFL` changes; the access mode and the creation flags stay (open(2)).
 const SETTABLE: u32 =

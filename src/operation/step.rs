@@ -83,6 +83,13 @@ pub enum Step<'a> {
     Anomaly(&'a Anomaly),
 }
 
+impl Step<'_> {
+    /// True for a step at the begin of an operation ([`Sink::USES_BEGINS`]).
+    pub fn is_begin(&self) -> bool {
+        matches!(self, Self::SyscallBegun(_) | Self::AsyncBegun(_) | Self::AsyncFile(_))
+    }
+}
+
 /// Consumer of the steps: an archive writer, a printer, a fold.
 pub trait Sink {
     /// Error of the consumer.

@@ -3,6 +3,7 @@
 use std::io;
 use std::thread::available_parallelism;
 
+use super::erased_sink::with_erased;
 use super::error::PipelineError;
 use super::serial::in_one;
 use super::sink_stage::in_three;
@@ -37,15 +38,15 @@ pub fn run_threaded<S: Sink>(
 ///
 /// Errors of [`super::run`].
 pub fn run_until<S: Sink>(
-    items: impl Iterator<Item = io::Result<Item>> + Send,
+    mut items: impl Iterator<Item = io::Result<Item>> + Send,
     header: Header,
     until: KernelTime,
     sink: &mut S,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<Summary, PipelineError<S::Error>> {
-    match available_parallelism().map_or(1, usize::from) {
-        1 => in_one(items, header, until, sink, go_on),
-        2 => in_two(items, header, until, sink, go_on),
-        _ => in_three(items, header, until, sink, go_on),
-    }
+    with_erased(sink, |sink| match available_parallelism().map_or(1, usize::from) {
+        1 => in_one(&mut items, header, until, sink, go_on),
+        2 => in_two(&mut items, header, until, sink, go_on),
+        _ => in_three(&mut items, header, until, sink, go_on),
+    })
 }

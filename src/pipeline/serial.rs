@@ -3,6 +3,7 @@
 use std::io;
 
 use super::decode_stage::DecodeStage;
+use super::erased_sink::{ErasedSink, SinkFailed, with_erased};
 use super::error::PipelineError;
 use super::summary::Summary;
 use super::track_stage::TrackStage;
@@ -17,22 +18,22 @@ use crate::units::KernelTime;
 ///
 /// [`PipelineError`]; the sink has got no further step then.
 pub fn run<S: Sink>(
-    items: impl Iterator<Item = io::Result<Item>>,
+    mut items: impl Iterator<Item = io::Result<Item>>,
     header: Header,
     sink: &mut S,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<Summary, PipelineError<S::Error>> {
-    in_one(items, header, KernelTime::MAX, sink, go_on)
+    with_erased(sink, |sink| in_one(&mut items, header, KernelTime::MAX, sink, go_on))
 }
 
 /// Processes a log up to a time.
-pub(super) fn in_one<S: Sink>(
-    items: impl Iterator<Item = io::Result<Item>>,
+pub(super) fn in_one(
+    items: &mut dyn Iterator<Item = io::Result<Item>>,
     header: Header,
     until: KernelTime,
-    sink: &mut S,
+    sink: &mut ErasedSink<'_>,
     go_on: &mut dyn FnMut() -> bool,
-) -> Result<Summary, PipelineError<S::Error>> {
+) -> Result<Summary, PipelineError<SinkFailed>> {
     let mut back = TrackStage::new(&header, sink, go_on);
     let mut front = DecodeStage::new(header)?.until(until);
     front.read(items, &mut back)?;

@@ -11,10 +11,10 @@
 
 use std::cell::RefCell;
 use std::io;
-use std::marker::PhantomData;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::{Builder, scope};
 
+use super::erased_sink::{ErasedSink, SinkFailed, with_erased};
 use super::error::PipelineError;
 use super::summary::Summary;
 use super::threaded::in_two;
@@ -45,28 +45,28 @@ enum SinkMessage {
 ///
 /// Errors of [`super::run`].
 pub fn run_in_three_threads<S: Sink>(
-    items: impl Iterator<Item = io::Result<Item>> + Send,
+    mut items: impl Iterator<Item = io::Result<Item>> + Send,
     header: Header,
     sink: &mut S,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<Summary, PipelineError<S::Error>> {
-    in_three(items, header, KernelTime::MAX, sink, go_on)
+    with_erased(sink, |sink| in_three(&mut items, header, KernelTime::MAX, sink, go_on))
 }
 
 /// Processes a log up to a time in three threads.
-pub(super) fn in_three<S: Sink>(
-    mut items: impl Iterator<Item = io::Result<Item>> + Send,
+pub(super) fn in_three(
+    items: &mut (dyn Iterator<Item = io::Result<Item>> + Send),
     header: Header,
     until: KernelTime,
-    sink: &mut S,
+    sink: &mut ErasedSink<'_>,
     go_on: &mut dyn FnMut() -> bool,
-) -> Result<Summary, PipelineError<S::Error>> {
+) -> Result<Summary, PipelineError<SinkFailed>> {
     let (sender, batches) = sync_channel(BATCHES_MAX);
     let (back, used) = sync_channel(BATCHES_MAX);
-    let for_tracker = header.clone();
+    let (for_tracker, uses_begins) = (header.clone(), sink.uses_begins());
     let track = || {
         let batches = StepBatches::new(sender, used);
-        track::<S>(&mut items, for_tracker, until, batches)
+        track(&mut *items, for_tracker, until, batches, uses_begins)
     };
     let done = scope(|threads| {
         let builder = Builder::new().name("iotrace:track".to_owned());
@@ -81,16 +81,17 @@ pub(super) fn in_three<S: Sink>(
 }
 
 /// Runs the stages before the sink.
-fn track<S: Sink>(
-    items: impl Iterator<Item = io::Result<Item>> + Send,
+fn track(
+    items: &mut (dyn Iterator<Item = io::Result<Item>> + Send),
     header: Header,
     until: KernelTime,
     batches: StepBatches,
+    uses_begins: bool,
 ) -> Result<Summary, PipelineError<NoSink>> {
     let batches = RefCell::new(batches);
-    let mut copies = StepCopies::<S> { batches: &batches, sink: PhantomData };
+    let mut copies = StepCopies { batches: &batches, uses_begins };
     let go_on = &mut || batches.borrow_mut().add(SinkMessage::Round, 1).is_ok();
-    let summary = in_two(items, header, until, &mut copies, go_on);
+    let summary = with_erased(&mut copies, |sink| in_two(items, header, until, sink, go_on));
     // The steps before a failure are passed on, too. Without a sink its own error counts.
     let _ = batches.borrow_mut().flush();
     summary
@@ -163,19 +164,18 @@ impl StepBatches {
     }
 }
 
-/// Sink of the track stage: copies the steps for the sink `S`.
-struct StepCopies<'a, S> {
+/// Sink of the track stage: copies the steps for the sink behind.
+struct StepCopies<'a> {
     batches: &'a RefCell<StepBatches>,
-    sink: PhantomData<S>,
+    /// Value of [`Sink::USES_BEGINS`] of that sink.
+    uses_begins: bool,
 }
 
-impl<S: Sink> Sink for StepCopies<'_, S> {
+impl Sink for StepCopies<'_> {
     type Error = NoSink;
 
     fn step(&mut self, time: KernelTime, step: &Step<'_>) -> Result<(), NoSink> {
-        let is_begin =
-            matches!(step, Step::SyscallBegun(_) | Step::AsyncBegun(_) | Step::AsyncFile(_));
-        if is_begin && !S::USES_BEGINS {
+        if step.is_begin() && !self.uses_begins {
             return Ok(());
         }
         let step = OwnedStep::of(step);

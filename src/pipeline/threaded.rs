@@ -13,6 +13,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{Builder, scope};
 
 use super::decode_stage::DecodeStage;
+use super::erased_sink::{ErasedSink, SinkFailed, with_erased};
 use super::error::PipelineError;
 use super::stage_message::{StageFailure, StageMessage, StageOutput};
 use super::summary::Summary;
@@ -34,28 +35,28 @@ const BATCHES_MAX: usize = 16;
 ///
 /// Errors of [`super::run`].
 pub fn run_in_two_threads<S: Sink>(
-    items: impl Iterator<Item = io::Result<Item>> + Send,
+    mut items: impl Iterator<Item = io::Result<Item>> + Send,
     header: Header,
     sink: &mut S,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<Summary, PipelineError<S::Error>> {
-    in_two(items, header, KernelTime::MAX, sink, go_on)
+    with_erased(sink, |sink| in_two(&mut items, header, KernelTime::MAX, sink, go_on))
 }
 
 /// Processes a log up to a time in two threads.
-pub(super) fn in_two<S: Sink>(
-    mut items: impl Iterator<Item = io::Result<Item>> + Send,
+pub(super) fn in_two(
+    items: &mut (dyn Iterator<Item = io::Result<Item>> + Send),
     header: Header,
     until: KernelTime,
-    sink: &mut S,
+    sink: &mut ErasedSink<'_>,
     go_on: &mut dyn FnMut() -> bool,
-) -> Result<Summary, PipelineError<S::Error>> {
+) -> Result<Summary, PipelineError<SinkFailed>> {
     let mut back = TrackStage::new(&header, sink, go_on);
     let mut front = DecodeStage::new(header)?.until(until);
     let (sender, batches) = sync_channel(BATCHES_MAX);
     let read = || {
         let mut sender = Batches { batch: Vec::with_capacity(BATCH), sender };
-        let read = front.read(&mut items, &mut sender);
+        let read = front.read(&mut *items, &mut sender);
         // The messages before a failure are sent, too.
         sender.flush().and(read)
     };

@@ -136,4 +136,14 @@ mod tests {
         assert!(loaded("{", 0o644).is_err());
         assert!(loaded(&text, 0o666).expect_err("refused").contains("others than root"));
     }
+
+    /// Fails if an upgrade makes users without privileges lose the cache that root has saved.
+    #[test]
+    fn file_of_the_first_version_is_read() {
+        let text = r##"{"version":1,"kernel":{"release":"6.1","version":"#1","machine":"x86_64",
+            "notes":"00"},"formats":{"raw_syscalls:sys_enter":"name: sys_enter\n"}}"##;
+        let formats = loaded(text, 0o644).expect("it is read");
+        let format = formats.get("raw_syscalls:sys_enter").map(String::as_str);
+        assert_eq!(format, Some("name: sys_enter\n"));
+    }
 }

@@ -22,3 +22,4 @@ mod scale;
 mod screens;
 #[path = "../support/mod.rs"]
 mod support;
+mod upgrade;

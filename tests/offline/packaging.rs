@@ -31,12 +31,13 @@ fn package_files() -> tempfile::TempDir {
 }
 
 /// Verbs in the groups of the help.
-fn verbs() -> Vec<String> {
+pub(crate) fn verbs() -> Vec<String> {
     let help = output(Command::new(PROGRAM).arg("--help"));
     let (groups, _) = help.split_once("Options of a recording").expect("the options come last");
     let indented = groups.lines().filter_map(|line| line.strip_prefix("  "));
     let names = indented.filter_map(|line| line.split(' ').next());
-    let is_name = |name: &&str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase());
+    let is_name =
+        |name: &&str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'-');
     names.filter(is_name).map(str::to_owned).collect()
 }
 

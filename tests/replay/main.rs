@@ -23,4 +23,5 @@ mod results;
 mod stop;
 #[path = "../support/mod.rs"]
 mod support;
+mod upgrade;
 mod uring;

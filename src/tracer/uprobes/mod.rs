@@ -37,6 +37,9 @@ use files::{ProbedBinaries, ProbedBinary};
 pub use helper_main::VERB;
 use passed_validation::ValidationKey;
 
+/// True for a program without a dynamic loader: no library makes its calls.
+const IS_STATIC: bool = cfg!(target_feature = "crt-static");
+
 /// Largest number of probes in one recording. The kernel inserts each probe into the memory of
 /// every process that maps its file, and removes it at the end.
 const PROBES_MAX: usize = 4096;
@@ -63,6 +66,13 @@ pub fn find(
     ground: Environment<'_>,
     cancellation: &mut Cancellation<'_>,
 ) -> Result<Probes, String> {
+    if IS_STATIC {
+        return Err(
+            "probes are tried out by calls through the C library, which this static program \
+                    does not load"
+                .to_owned(),
+        );
+    }
     if let Some(why) = hindrance(ground.machine, &proc::host().kernel_release) {
         return Err(why);
     }
