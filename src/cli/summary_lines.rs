@@ -593,11 +593,7 @@ fn other_programs(summary: &Summary) -> Option<String> {
 }
 
 fn per_operation(bytes: u64, operations: u64) -> String {
-    match operations {
-        0 => String::new(),
-        _ => {
-            let tenths = bytes.saturating_mul(10) / operations;
-            format!(" ({}.{} bytes each)", tenths / 10, tenths % 10)
-        }
-    }
+    let tenths = bytes.saturating_mul(10).checked_div(operations);
+    let shown = |tenths: u64| format!(" ({}.{} bytes each)", tenths / 10, tenths % 10);
+    tenths.map(shown).unwrap_or_default()
 }
