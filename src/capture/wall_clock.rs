@@ -3,10 +3,15 @@
 //! ```text
 //!   wall − kernel                   ● reading at a start or an end
 //!      │        ●───────●───────●   all agree: the offset is constant
-//!      │                ___---●     they differ: a line from the first to the last; the bound has
-//!      │        ●---‾‾‾‾            the whole difference, for a step at any time between them has
-//!      └────────────────────────►   the same readings
+//!      │                ___---●     they differ a little: a line from the first to the last
+//!      │        ●---‾‾‾‾
+//!      │                      ●     they differ by more than a clock drifts: a step; the offset is
+//!      │        ●─────────────      that of the first reading
+//!      └────────────────────────►
 //! ```
+//!
+//! The bound has the whole difference: a step at any time between them has the same readings. A
+//! line through a step would stretch durations, or let times go back.
 //!
 //! Linux slews both clocks alike, so on one machine they differ by steps only: the wall clock was
 //! set, or the machine slept. Logs of other tools may have a clock that drifts.
@@ -24,6 +29,10 @@ pub const READING_ERROR_NS: u64 = 10_000;
 /// Largest difference of two offsets of the same boot, ns. The kernel's clock begins with the boot,
 /// so its offset is the time of the boot.
 const SAME_BOOT_NS: u128 = 1_000_000_000;
+
+/// Largest change of an offset that is taken for a drift, as one part in this number of the time
+/// between the readings: clocks of machines drift by less than 500 parts in a million.
+const DRIFT_PART: i128 = 1_000;
 
 /// Both clocks at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +80,8 @@ pub struct WallClock {
     times: [KernelTime; 2],
     /// Offsets at these times, ns.
     offsets_ns: [i128; 2],
+    /// Change of the offset from the first reading to the last, ns.
+    moved_ns: i128,
     /// Largest error, as far as the readings show; `None`: there are none.
     bound_ns: Option<u64>,
     /// Known correction of the wall clock, ns.
@@ -89,17 +100,27 @@ impl WallClock {
         if spread <= 2 * READING_ERROR_NS {
             let middle = low + (high - low) / 2;
             let bound_ns = Some(READING_ERROR_NS + spread.div_ceil(2));
-            return Some(Self { times, offsets_ns: [middle; 2], bound_ns, added_ns: 0 });
+            return Some(Self {
+                times,
+                offsets_ns: [middle; 2],
+                moved_ns: 0,
+                bound_ns,
+                added_ns: 0,
+            });
         }
         let bound_ns = Some(READING_ERROR_NS.saturating_add(spread));
-        let offsets_ns = [first.offset_ns(), last.offset_ns()];
-        Some(Self { times, offsets_ns, bound_ns, added_ns: 0 })
+        let length = i128::from(last.time.0) - i128::from(first.time.0);
+        let is_drift = i128::from(spread).saturating_mul(DRIFT_PART) <= length;
+        let end = if is_drift { last.offset_ns() } else { first.offset_ns() };
+        let offsets_ns = [first.offset_ns(), end];
+        let moved_ns = last.offset_ns() - first.offset_ns();
+        Some(Self { times, offsets_ns, moved_ns, bound_ns, added_ns: 0 })
     }
 
     /// Returns the clock of a capture without dates, which shows `wall_ns` at a time.
     pub fn without_dates(time: KernelTime, wall_ns: u64) -> Self {
         let offset = ClockReading { time, wall_ns }.offset_ns();
-        Self { times: [time; 2], offsets_ns: [offset; 2], bound_ns: None, added_ns: 0 }
+        Self { times: [time; 2], offsets_ns: [offset; 2], moved_ns: 0, bound_ns: None, added_ns: 0 }
     }
 
     /// Adds a correction, ns, that is known from elsewhere.
@@ -125,7 +146,7 @@ impl WallClock {
 
     /// Returns the change of the offset from the first reading to the last, ns.
     pub fn moved_ns(&self) -> i64 {
-        i64::try_from(self.offsets_ns[1] - self.offsets_ns[0]).unwrap_or(i64::MAX)
+        i64::try_from(self.moved_ns).unwrap_or(i64::MAX)
     }
 
     /// Returns the correction that was known from elsewhere, ns.
@@ -157,6 +178,23 @@ mod tests {
             assert!(error <= bound.into(), "{time}: {error} ns, bound {bound} ns");
         }
         bound
+    }
+
+    #[test]
+    fn steps_neither_stretch_durations_nor_let_times_go_back() {
+        for step in [-5, 3600_i64] {
+            let offset = step * 1_000_000_000;
+            let wall = |time: u64| match time {
+                0..12_000_000_000 => i128::from(BOOT + time),
+                _ => i128::from(BOOT + time) + i128::from(offset),
+            };
+            let at = |time: u64| reading(time, u64::try_from(wall(time)).expect("after 1970"));
+            check(&[at(7 * S), at(17 * S)], wall);
+            let clock = WallClock::of(&[at(7 * S), at(17 * S)]).expect("readings");
+            let length = clock.at(KernelTime(16 * S)) - clock.at(KernelTime(8 * S));
+            assert_eq!(length, i128::from(8 * S));
+            assert_eq!(clock.moved_ns(), offset);
+        }
     }
 
     #[test]

@@ -114,7 +114,9 @@ fn stage(
     replaces: bool,
 ) -> Result<Vec<StagedFile>, CliError> {
     let users = Users::caller();
-    let rank = header.job.as_ref().and_then(|job| job.rank).map(|rank| rank.to_string());
+    // The job's place in a log of several ranks is that of the recorder's own.
+    let place = header.job.as_ref().filter(|_| header.scope.ranks.len() < 2);
+    let rank = place.and_then(|job| job.rank).map(|rank| rank.to_string());
     let steps =
         [partition("host", &header.host.hostname), partition("rank", &rank.unwrap_or_default())];
     make(output, &users)?;

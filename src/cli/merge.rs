@@ -22,7 +22,7 @@ use super::exit_code::INCOMPLETE;
 use super::merge_args::{ClockOffset, MergeArgs};
 use super::merge_lines;
 use super::merge_result::{Merged, MergedCounts};
-use super::merge_survey::{JobSurvey, OmittedLog, SurveyedLog};
+use super::merge_survey::{JobSurvey, LEAD_NS, OmittedLog, SurveyedLog};
 use super::message::print_line;
 use super::output::{OpenOutput, Output, substitute};
 use super::signals::Signals;
@@ -88,8 +88,11 @@ fn correct(survey: &mut JobSurvey, offsets: &[ClockOffset]) -> Result<(), CliErr
     // An offset may lead to before the first start.
     let starts = survey.logs.iter().map(|log| log.clock.at(log.start));
     let early = i128::from(survey.zero_wall_ns) - starts.min().unwrap_or_default();
-    let lead = u64::try_from(early.max(0)).unwrap_or(u64::MAX);
-    survey.zero_wall_ns = survey.zero_wall_ns.saturating_sub(lead);
+    if early > 0 {
+        // Some records are older than the start.
+        let lead = u64::try_from(early).unwrap_or(u64::MAX).saturating_add(LEAD_NS);
+        survey.zero_wall_ns = survey.zero_wall_ns.saturating_sub(lead);
+    }
     Ok(())
 }
 
@@ -107,27 +110,33 @@ fn merge(
     };
     output.refuse_existing()?;
     let unfinished = StagedArchive::new(output)?;
-    let merged = {
+    let failed = |error: &OtfError| merge_error(output, error);
+    let names = survey.hosts.iter().map(|host| host.name.clone()).collect();
+    let (path, name) = (unfinished.path(), &output.output.name);
+    let sink = {
         let _as = unfinished.enter()?;
-        let failed = |error: &OtfError| merge_error(output, error);
-        let names = survey.hosts.iter().map(|host| host.name.clone()).collect();
-        let (path, name) = (unfinished.path(), &output.output.name);
-        let sink = JobSink::create(&path, name, names, survey.zero_wall_ns, options);
-        let mut merger = ArchiveMerger {
-            sink: sink.map_err(|error| failed(&error))?,
-            hosts: vec![MergedCounts::default(); survey.hosts.len()],
-            incomplete: Vec::new(),
-            has_damage: false,
-            last_wall_ns: survey.zero_wall_ns,
-        };
-        for log in &survey.logs {
-            merger.add(log, output, go_on)?;
-        }
-        let end = job_end(&survey, &merger);
-        let ArchiveMerger { sink, hosts, incomplete, has_damage, .. } = merger;
-        let archive = sink.finish(&end).map_err(|error| failed(&error))?;
-        Merged { survey, hosts, incomplete, has_damage, archive }
+        JobSink::create(&path, name, names, survey.zero_wall_ns, options)
     };
+    let mut merger = ArchiveMerger {
+        sink: sink.map_err(|error| failed(&error))?,
+        hosts: vec![MergedCounts::default(); survey.hosts.len()],
+        incomplete: Vec::new(),
+        has_damage: false,
+        last_wall_ns: survey.zero_wall_ns,
+    };
+    for log in &survey.logs {
+        // The caller may read logs that the owner of the archive may not.
+        let input = open(&log.path, false);
+        let _as = unfinished.enter()?;
+        merger.add(log, input, output, go_on)?;
+    }
+    let end = job_end(&survey, &merger);
+    let ArchiveMerger { sink, hosts, incomplete, has_damage, .. } = merger;
+    let archive = {
+        let _as = unfinished.enter()?;
+        sink.finish(&end).map_err(|error| failed(&error))?
+    };
+    let merged = Merged { survey, hosts, incomplete, has_damage, archive };
     unfinished.finish()?;
     Ok(merged)
 }
@@ -152,10 +161,11 @@ impl ArchiveMerger {
     fn add(
         &mut self,
         log: &SurveyedLog,
+        input: Result<InputLog, CliError>,
         output: &OpenOutput,
         go_on: &mut dyn FnMut() -> bool,
     ) -> Result<(), CliError> {
-        let InputLog { items, header, .. } = match open(&log.path, false) {
+        let InputLog { items, header, .. } = match input {
             Ok(input) => input,
             Err(error) => {
                 self.note_damage(&log.path, error.to_string());
@@ -176,9 +186,16 @@ impl ArchiveMerger {
             Err(_) => EndFacts::default(),
         };
         self.sink.end(&facts).map_err(|error| failed(&error))?;
+        self.add_totals(log, &totals);
         match read {
-            Ok(summary) => self.count(log, &summary, &totals),
-            Err(error) => self.note_damage(&log.path, error.to_string()),
+            Ok(summary) => self.count(log, &summary),
+            Err(error) => {
+                self.note_damage(&log.path, error.to_string());
+                // What the rest of the log says about losses is not known.
+                let host = self.hosts.get_mut(log.host).into_iter();
+                let values = host.flat_map(|host| host.completeness.values_mut());
+                values.for_each(|value| *value = UNKNOWN.to_owned());
+            }
         }
         Ok(())
     }
@@ -188,8 +205,16 @@ impl ArchiveMerger {
         self.incomplete.push(OmittedLog { path: path.into(), reason });
     }
 
-    /// Adds a recording to the counts of its host.
-    fn count(&mut self, log: &SurveyedLog, summary: &Summary, totals: &Totals) {
+    /// Adds what was read of a recording to the counts of its host.
+    fn add_totals(&mut self, log: &SurveyedLog, totals: &Totals) {
+        let Some(host) = self.hosts.get_mut(log.host) else { return };
+        host.recordings += 1;
+        host.files = host.files.plus(totals.on_files());
+        host.requests += totals.blocks.values().map(|blocks| blocks.requests).sum::<u64>();
+    }
+
+    /// Notes what is missing of a recording that was read to its end.
+    fn count(&mut self, log: &SurveyedLog, summary: &Summary) {
         self.has_damage |= summary.torn || summary.damaged_bytes > 0 || summary.end.is_none();
         let missing = completeness::missing(summary);
         if !missing.is_empty() {
@@ -199,9 +224,6 @@ impl ArchiveMerger {
         let last = log.clock.at(summary.end_time().max(log.end)).max(0);
         self.last_wall_ns = self.last_wall_ns.max(u64::try_from(last).unwrap_or(u64::MAX));
         let Some(host) = self.hosts.get_mut(log.host) else { return };
-        host.recordings += 1;
-        host.files = host.files.plus(totals.on_files());
-        host.requests += totals.blocks.values().map(|blocks| blocks.requests).sum::<u64>();
         for (name, value) in completeness_facts(summary) {
             let sum = host.completeness.entry(name).or_insert_with(|| "0".to_owned());
             *sum = added(sum, &value);
@@ -209,11 +231,14 @@ impl ArchiveMerger {
     }
 }
 
+/// Value of a count that is not known.
+const UNKNOWN: &str = "unknown";
+
 /// Sum of two numbers as texts; `unknown` if one of them is no number.
 fn added(sum: &str, value: &str) -> String {
     match (sum.parse::<i64>(), value.parse::<i64>()) {
         (Ok(sum), Ok(value)) => sum.saturating_add(value).to_string(),
-        _ => "unknown".to_owned(),
+        _ => UNKNOWN.to_owned(),
     }
 }
 

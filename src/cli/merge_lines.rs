@@ -36,7 +36,11 @@ pub(super) fn print(merged: &Merged, archive: &Path) {
         print_line(&host_line(host, counts, &logs));
     }
     more(survey.hosts.len(), "host").iter().for_each(|line| print_line(line));
-    let lines = ranks(survey).into_iter().chain([clock(survey)]).chain(overlaps(survey));
+    let lines = ranks(survey)
+        .into_iter()
+        .chain([clock(survey)])
+        .chain(parts(survey))
+        .chain(overlaps(survey));
     lines.chain(shared(merged)).for_each(|line| print_line(&line));
     summary_lines::limits(&merged.archive.archive).iter().for_each(|line| print_line(line));
 }
@@ -195,6 +199,18 @@ fn clock(survey: &JobSurvey) -> String {
             counted_as(undated, ["recording has", "recordings have"])
         ),
     }
+}
+
+/// Line on parts of longer recordings.
+fn parts(survey: &JobSurvey) -> Option<String> {
+    let parts = survey.logs.iter().filter(|log| log.is_part).count() as u64;
+    (parts > 0).then(|| {
+        format!(
+            "clock: {} of a longer one (--rotate, --ring): the wall clock was read at its start, \
+             and what was set later is in no bound",
+            counted_as(parts, ["recording is a part", "recordings are parts"])
+        )
+    })
 }
 
 /// Line on recordings that have the same operations.

@@ -18,7 +18,7 @@ use crate::units::KernelTime;
 
 /// Time before the first event of an archive, ns: a record may be a little older than the start of
 /// its recording.
-const LEAD_NS: u64 = 60_000_000_000;
+pub(super) const LEAD_NS: u64 = 60_000_000_000;
 
 /// A recording that is merged.
 #[derive(Debug)]
@@ -35,6 +35,8 @@ pub(super) struct SurveyedLog {
     pub(super) job: Option<JobPlace>,
     /// Ranks that were recorded together; empty if there was at most one.
     pub(super) node_ranks: Vec<u64>,
+    /// True for a part of a longer recording: its wall clock was read at the start of that one.
+    pub(super) is_part: bool,
     readings: Vec<ClockReading>,
     identity: HostIdentity,
     /// Properties of its host.
@@ -204,9 +206,11 @@ impl SurveyedHost {
 }
 
 impl SurveyedLog {
-    /// Returns the number of its process in the job; `None` for several.
+    /// Returns the number of its process in the job; `None` for several, and for a recording of the
+    /// whole machine, most of whose processes are none.
     pub(super) fn rank(&self) -> Option<u64> {
-        self.job.as_ref().and_then(|job| job.rank).filter(|_| self.node_ranks.is_empty())
+        let is_of_one = self.node_ranks.is_empty() && !self.is_system;
+        self.job.as_ref().and_then(|job| job.rank).filter(|_| is_of_one)
     }
 
     /// Returns the numbers of its processes in the job.
@@ -226,7 +230,9 @@ impl SurveyedLog {
 
     /// Returns true if two recordings of a host overlap in time.
     pub(super) fn overlaps(&self, other: &Self) -> bool {
-        let range = |log: &Self| (log.clock.at(log.start), log.clock.at(log.end));
+        // A recording without an end may have lasted for any time.
+        let end_of = |log: &Self| if log.has_end { log.clock.at(log.end) } else { i128::MAX };
+        let range = |log: &Self| (log.clock.at(log.start), end_of(log));
         let ((start, end), (begin, last)) = (range(self), range(other));
         self.host == other.host && start < last && begin < end
     }
@@ -236,7 +242,14 @@ impl SurveyedLog {
 fn look(path: &Path) -> Result<SurveyedLog, CliError> {
     let failed = |source| CliError::Open { path: path.into(), source };
     let file = regular::open_named(path).map_err(failed)?;
-    let bytes = file.metadata().map_err(failed)?.len();
+    let metadata = file.metadata().map_err(failed)?;
+    if !metadata.is_file() {
+        return Err(CliError::Usage(format!(
+            "{}: this is no file: merge reads each log twice; write it to a file first",
+            path.display()
+        )));
+    }
+    let bytes = metadata.len();
     let (_, header) =
         pipeline::open::<_, Infallible>(file).map_err(|error| CliError::pipeline(path, &error))?;
     let end = regular::open_named(path).and_then(trailing_facts::end).map_err(failed)?;
@@ -270,6 +283,7 @@ fn look(path: &Path) -> Result<SurveyedLog, CliError> {
         print,
         path: path.into(),
         job: header.job,
+        is_part: header.excerpt.as_ref().is_some_and(|part| part.recording_start_ns != start.0),
         node_ranks: header.scope.ranks.iter().filter_map(|process| process.rank).collect(),
     })
 }
@@ -304,7 +318,11 @@ fn is_same_recording(one: &SurveyedLog, other: &SurveyedLog) -> bool {
         return false;
     }
     let is_recorded = one.is_dated() && one.identity.log.is_none();
-    is_recorded || has_same_content(&one.path, &other.path)
+    // The headers of thousands of ranks are of one length, and checksums of 32 bits repeat.
+    let is_of_same_start = one.identity == other.identity
+        && one.start == other.start
+        && one.readings.first() == other.readings.first();
+    is_of_same_start && (is_recorded || has_same_content(&one.path, &other.path))
 }
 
 /// Returns true if one file begins with all of the other.

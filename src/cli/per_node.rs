@@ -8,6 +8,7 @@ use std::path::Path;
 use super::args::RecordArgs;
 use super::error::CliError;
 use super::message::print_line;
+use super::outputs::Outputs;
 use crate::sys::spawn;
 use crate::tracer::error::TracerError;
 use crate::tracer::job;
@@ -39,15 +40,23 @@ pub(super) fn part(args: &RecordArgs) -> Result<NodePart, CliError> {
         Ok(None) => return Err(no_launcher()),
         Err(error) => NodeRole::Alone(format!("the ranks of this node cannot meet: {error}")),
     };
+    let named = |output: &[OsString]| output.iter().map(|name| of_rank(name, rank)).collect();
     match role {
-        NodeRole::Recorder(ranks) => Ok(NodePart { output, ranks: Some(ranks) }),
+        NodeRole::Recorder(ranks) => {
+            // Ranks of the node may have been recorded already: those of another network namespace,
+            // or those that came before.
+            let is_first = job::own_local_rank().unwrap_or(0) == 0;
+            let main = Outputs::parse(&output)?.main;
+            let exists = !args.force && main.is_some_and(|output| output.log().exists());
+            let output = if is_first && !exists { output } else { named(&output) };
+            Ok(NodePart { output, ranks: Some(ranks) })
+        }
         NodeRole::Alone(why) => {
             print_line(&format!("rank {rank} is recorded to a log of its own: {why}"));
-            let output = output.iter().map(|name| of_rank(name, rank)).collect();
-            Ok(NodePart { output, ranks: None })
+            Ok(NodePart { output: named(&output), ranks: None })
         }
         NodeRole::Unrecorded(why) => {
-            print_line(&format!("warning: rank {rank} runs and is not recorded: {why}"));
+            print_line(&format!("warning: rank {rank} runs and may not be recorded: {why}"));
             Err(become_program(args))
         }
         NodeRole::Recorded => Err(become_program(args)),

@@ -104,14 +104,14 @@ pub(super) fn capture_node(
             return Err(CliError::Create { path: shown.into(), source });
         }
     };
+    let mut late_ranks = None;
     let started = || {
-        if let Some(ranks) = ranks {
-            ranks.release();
-        }
+        late_ranks = ranks.map(NodeRanks::release);
         greet(args, &shown);
     };
     let outcome = session::record(&options, &shown, log, held, &mut signals, started)
         .map_err(|error| CliError::of_recording(error, args.duration))?;
+    drop(late_ranks);
     for warning in &outcome.end.warnings {
         print_line(&format!("warning: {warning}"));
     }

@@ -540,7 +540,7 @@ fn outlived(summary: &Summary) -> Option<String> {
     let scope = &summary.header.scope;
     // Other ranks of a node are no processes that the program has started.
     let is_launched =
-        scope.mode == "launch" && scope.ranks.is_empty() && summary.read_until.is_none();
+        scope.mode == "launch" && scope.ranks.len() < 2 && summary.read_until.is_none();
     (is_launched && has_ended && alive > 0).then(|| {
         let processes = if alive == 1 { "process" } else { "processes" };
         format!(

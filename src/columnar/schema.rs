@@ -106,6 +106,7 @@ pub(super) const PROCESSES: TableSchema = TableSchema {
         ("command_line", Text),
         ("cgroup", Text),
         ("user", Unsigned),
+        ("process_rank", Unsigned),
         ("seen_ns", Signed),
         ("ended_ns", Signed),
     ],

@@ -383,6 +383,7 @@ impl ParquetSink {
             StoredCell::Text(line.as_deref()),
             StoredCell::Text(process.cgroup.as_deref()),
             StoredCell::Unsigned(process.user.map(Into::into)),
+            StoredCell::Unsigned(process.rank),
             self.since(seen),
             self.since_known(ended),
         ];

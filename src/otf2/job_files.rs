@@ -87,6 +87,9 @@ fn shared_place(mount: &MountEntry, path: &[u8]) -> Option<Vec<u8>> {
         other => other,
     };
     let below = path.strip_prefix(mount.point.as_slice())?;
+    if is_of_this_host(&mount.source) {
+        return None;
+    }
     let names_server = mount.source.contains(&b':') || mount.source.starts_with(b"//");
     let point: &[u8] = if names_server { b"" } else { &mount.point };
     let mut place = [fs_type.as_bytes(), b"\0", point, b"\0", &mount.source].concat();
@@ -99,6 +102,17 @@ fn shared_place(mount: &MountEntry, path: &[u8]) -> Option<Vec<u8>> {
         }
     }
     Some(place)
+}
+
+/// Returns true if the server of a source is the host itself: a proxy leads to the server, and
+/// another host's proxy may lead to another one. The same is said of a home directory of `sshfs`,
+/// which is that of the user who mounts it.
+fn is_of_this_host(source: &[u8]) -> bool {
+    let source = source.strip_prefix(b"//").unwrap_or(source);
+    let is_home = source.ends_with(b":");
+    let is_local =
+        [&b"localhost"[..], b"127.", b"[::1]", b"::1"].iter().any(|name| source.starts_with(name));
+    is_home || is_local
 }
 
 /// Shared file systems of an archive: type and source of each.
@@ -127,6 +141,16 @@ mod tests {
         let key =
             |host, [mounts, path]: [&str; 2]| placement(host, mounts).key(path.as_bytes(), OWN);
         assert_eq!(key(0, one) == key(1, other), is_same, "{one:?} {other:?}");
+    }
+
+    #[test]
+    fn files_of_a_proxy_on_the_host_stay_with_the_host() {
+        for source in
+            ["127.0.0.1:/", "localhost:/export", "[::1]:/", "//localhost/share", "user@s:"]
+        {
+            let mounts = format!("30 22 0:40 / /net rw - nfs4 {source} rw\n");
+            check([&mounts, "/net/a"], [&mounts, "/net/a"], false);
+        }
     }
 
     #[test]

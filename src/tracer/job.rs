@@ -106,6 +106,12 @@ pub fn own_rank() -> Option<u64> {
     of_environment(&|name| std::env::var(name).ok())?.rank
 }
 
+/// Returns the number of this process among those of its job on this node, if a launcher gave it
+/// one.
+pub fn own_local_rank() -> Option<u64> {
+    of_environment(&|name| std::env::var(name).ok())?.local_rank
+}
+
 /// Returns the place in a job of a running process, if it has one and its environment can be read.
 pub(super) fn place_of(pid: Pid) -> Option<JobPlace> {
     let text = environment_of(pid)?;

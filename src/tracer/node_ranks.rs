@@ -15,6 +15,8 @@
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::job::{self, Meeting};
@@ -63,7 +65,7 @@ pub enum NodeRole {
 pub struct NodeRanks {
     listener: UnixListener,
     arrived: Vec<ArrivedRank>,
-    /// Number of ranks on the node that have not come.
+    /// Number of ranks on the node that have not come, or have ended while they waited.
     missing: u64,
     is_system: bool,
 }
@@ -204,8 +206,10 @@ fn collect(listener: UnixListener, meeting: &Meeting, user: u32, is_system: bool
             Err(_) => break,
         }
     }
+    let came = arrived.len();
     arrived.retain(|rank: &ArrivedRank| !rank_socket::is_closed(&rank.stream));
-    let missing = expected.map_or(0, |count| count.saturating_sub(seen));
+    let ended = (came - arrived.len()) as u64;
+    let missing = expected.map_or(0, |count| count.saturating_sub(seen)) + ended;
     NodeRanks { listener, arrived, missing, is_system }
 }
 
@@ -224,30 +228,51 @@ fn arrival(mut stream: UnixStream, peer: Peer, is_system: bool) -> Option<Arrive
 impl NodeRanks {
     /// Returns the ranks that join the recorder's program.
     pub fn joined(&self) -> JoinedRanks {
-        let processes = self.arrived.iter().map(|rank| rank.process).collect();
+        // A process of another pid namespace has no number here. With `-a` it is recorded, too.
+        let numbered = self.arrived.iter().filter(|rank| rank.process.pid > 0);
+        let processes = numbered.map(|rank| rank.process).collect();
         JoinedRanks { processes, missing: self.missing }
     }
 
     /// Lets all ranks become their programs, and answers those that come later: the recording is
-    /// on.
-    pub fn release(self) {
+    /// on until the result is dropped.
+    pub fn release(self) -> LateRanks {
         let Self { listener, arrived, is_system, .. } = self;
         for mut rank in arrived {
             // The process may have ended.
             let _ = rank.stream.write_all(&[GO]);
         }
-        // The whole machine is recorded with whatever comes.
-        let answer = if is_system { GO } else { TOO_LATE };
+        let late = LateRanks::default();
+        let has_ended = Arc::clone(&late.has_ended);
         // Without the thread late ranks wait for the end of this process, and run on.
-        let _ = spawn_named(&own_name(), move || answer_late_ranks(&listener, answer));
+        let _ = spawn_named(&own_name(), move || {
+            answer_late_ranks(&listener, is_system, &has_ended);
+        });
+        late
     }
 }
 
-/// Answers each rank that comes after the start of the recording.
-fn answer_late_ranks(listener: &UnixListener, answer: u8) {
+/// Ranks that come while the recording is on.
+#[derive(Debug, Default)]
+pub struct LateRanks {
+    has_ended: Arc<AtomicBool>,
+}
+
+impl Drop for LateRanks {
+    fn drop(&mut self) {
+        // ORDERING: a flag alone; nothing is published with it.
+        self.has_ended.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Answers each rank that comes after the start of the recording. The whole machine is recorded
+/// with whatever comes, until the recording has ended.
+fn answer_late_ranks(listener: &UnixListener, is_system: bool, has_ended: &AtomicBool) {
     while let Ok((mut stream, _)) = listener.accept() {
+        // ORDERING: a flag alone; nothing is published with it.
+        let is_recorded = is_system && !has_ended.load(Ordering::Relaxed);
         let _ = stream.set_write_timeout(Some(LATE));
-        let _ = stream.write_all(&[answer]);
+        let _ = stream.write_all(&[if is_recorded { GO } else { TOO_LATE }]);
     }
 }
 

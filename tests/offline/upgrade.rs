@@ -37,6 +37,7 @@ const READERS: &[&[&str]] = &[
     &["convert", "LOG", "-o", "OUT.pftrace"],
     &["convert", "LOG", "-o", "OUT.parquet"],
     &["convert", "LOG", "--capsule", "-o", "OUT.iocap"],
+    &["merge", "LOG", "-o", "OUT-job.otf2"],
     &["replay", "plan", "LOG", "-o", "OUT.ioplan"],
     &["replay", "export", "LOG", "--fio", "OUT.fio"],
 ];

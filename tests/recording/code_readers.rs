@@ -16,7 +16,7 @@ fn probes_are_left_out_beside_valgrind() {
     }
     let _turn = alone();
     let dir = scratch_dir("code-readers");
-    let tool = dir.path().join("valgrind-tool");
+    let tool = dir.path().join("box64");
     fs::copy("/bin/sleep", &tool).expect("a copy");
     let reason = |name: &str, command: &[&str]| {
         let (_, recording) = record(&dir.path().join(name), &[], command);
@@ -26,10 +26,10 @@ fn probes_are_left_out_beside_valgrind() {
         recording.info["names_reason"].as_str().expect("a reason").to_owned()
     };
     let named = reason("named", &[text(&tool), "0.1"]);
-    assert!(named.contains("valgrind-tool reads the instructions"), "{named}");
+    assert!(named.contains("box64 reads the instructions"), "{named}");
     let mut running = Command::new(&tool).arg("60").spawn().expect("it starts");
     let beside = reason("beside", &["true"]);
     running.kill().expect("it runs");
     running.wait().expect("it ends");
-    assert!(beside.contains("valgrind-tool (process "), "{beside}");
+    assert!(beside.contains("box64 (process "), "{beside}");
 }

@@ -5,27 +5,48 @@
 //! valgrind is translated from what its memory has: it would take the breakpoint for an instruction
 //! of its own, and die by SIGTRAP.
 
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::sys::proc;
 use crate::units::Pid;
 
-/// Names with which the executables of emulators begin.
-const EMULATORS: [&str; 4] = ["valgrind", "qemu-", "box64", "FEX"];
+/// Names of emulators of user programs.
+const EMULATORS: [&str; 5] = ["valgrind", "valgrind.bin", "box64", "FEX", "FEXInterpreter"];
 
-/// Beginning of the names of emulators of whole machines: they have memory of their own.
-const OF_MACHINES: &str = "qemu-system-";
+/// Architectures of the emulators of user programs that QEMU has: `qemu-x86_64`,
+/// `qemu-aarch64-static`. Its other programs (`qemu-system-*`, `qemu-ga`) run no programs from this
+/// machine's files.
+const QEMU_MACHINES: [&str; 14] = [
+    "aarch64",
+    "arm",
+    "armeb",
+    "i386",
+    "loongarch64",
+    "m68k",
+    "mips",
+    "mips64",
+    "ppc",
+    "ppc64",
+    "ppc64le",
+    "riscv64",
+    "s390x",
+    "x86_64",
+];
 
 /// Directory of the tools of valgrind, which are executables of their own.
 const VALGRIND_TOOLS: &str = "/valgrind/";
 
-/// Returns true if the program reads the instructions of others.
+/// Returns true if a program of this name reads the instructions of others.
+fn is_emulator(program: &Path) -> bool {
+    let name = program.file_name().unwrap_or_default().to_string_lossy();
+    let machine =
+        name.strip_prefix("qemu-").map(|rest| rest.strip_suffix("-static").unwrap_or(rest));
+    EMULATORS.contains(&&*name) || machine.is_some_and(|machine| QEMU_MACHINES.contains(&machine))
+}
+
+/// Returns true if the executable of a process reads the instructions of others.
 fn reads_code(program: &Path) -> bool {
-    let name = program.file_name().unwrap_or_default().as_bytes();
-    let begins = |start: &str| name.starts_with(start.as_bytes());
-    let is_tool = program.as_os_str().to_string_lossy().contains(VALGRIND_TOOLS);
-    is_tool || EMULATORS.into_iter().any(begins) && !begins(OF_MACHINES) && name != b"qemu-img"
+    is_emulator(program) || program.to_string_lossy().contains(VALGRIND_TOOLS)
 }
 
 fn executable(pid: Pid) -> Option<PathBuf> {
@@ -35,7 +56,7 @@ fn executable(pid: Pid) -> Option<PathBuf> {
 /// Returns the reason why there must be no probes in libraries: the command, or a process of this
 /// machine, reads the instructions of others.
 pub(super) fn hindrance(command: &[String]) -> Option<String> {
-    let launched = command.iter().find(|word| reads_code(word.as_ref()));
+    let launched = command.iter().find(|word| is_emulator(word.as_ref()));
     let reader = launched.map(|word| word.escape_debug().to_string()).or_else(|| {
         proc::processes().into_iter().find_map(|pid| {
             let program = executable(pid).filter(|program| reads_code(program))?;
@@ -63,9 +84,17 @@ mod tests {
         ] {
             assert!(reads_code(program.as_ref()), "{program}");
         }
-        for program in ["/usr/bin/qemu-system-x86_64", "/usr/bin/qemu-img", "/bin/make", ""] {
+        for program in [
+            "/usr/bin/qemu-system-x86_64",
+            "/usr/sbin/qemu-ga",
+            "/usr/libexec/qemu-kvm",
+            "/bin/make",
+            "valgrind.log",
+            "",
+        ] {
             assert!(!reads_code(program.as_ref()), "{program}");
         }
+        assert!(!is_emulator("valgrind-logs".as_ref()));
     }
 
     #[test]
