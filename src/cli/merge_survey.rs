@@ -244,10 +244,8 @@ fn look(path: &Path) -> Result<SurveyedLog, CliError> {
     let file = regular::open_named(path).map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;
     if !metadata.is_file() {
-        return Err(CliError::Usage(format!(
-            "{}: this is no file: merge reads each log twice; write it to a file first",
-            path.display()
-        )));
+        let text = "merge reads each log twice, and this is no file: write it to one first";
+        return Err(CliError::Usage(text.to_owned()));
     }
     let bytes = metadata.len();
     let (_, header) =

@@ -44,11 +44,15 @@ pub(super) fn part(args: &RecordArgs) -> Result<NodePart, CliError> {
     match role {
         NodeRole::Recorder(ranks) => {
             // Ranks of the node may have been recorded already: those of another network namespace,
-            // or those that came before.
-            let is_first = job::own_local_rank().unwrap_or(0) == 0;
-            let main = Outputs::parse(&output)?.main;
-            let exists = !args.force && main.is_some_and(|output| output.log().exists());
-            let output = if is_first && !exists { output } else { named(&output) };
+            // or, if the launcher gives no local ranks, those that came before.
+            let has_own_name = match job::own_local_rank() {
+                Some(local) => local > 0,
+                None => {
+                    let main = Outputs::parse(&output)?.main;
+                    rank > 0 && !args.force && main.is_some_and(|main| main.log().exists())
+                }
+            };
+            let output = if has_own_name { named(&output) } else { output };
             Ok(NodePart { output, ranks: Some(ranks) })
         }
         NodeRole::Alone(why) => {
