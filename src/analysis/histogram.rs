@@ -25,7 +25,7 @@ pub struct Histogram {
 const FEW: usize = 128;
 
 /// Number of additions after which an octave has a count for each part, whether used or not: an
-/// addition takes a third of the time then. The memory of these counts stays below a byte for
+/// addition needs no rank then. The memory of these counts stays below a byte for
 /// eight additions.
 const MANY: u32 = 16_384;
 

@@ -40,8 +40,9 @@ impl std::fmt::Debug for ParquetTable {
 }
 
 /// Returns how the columns are written. Texts repeat, and are written once in a row group. Numbers
-/// are written as differences: times rise, and most others repeat or stay near each other. A table
-/// of all different numbers of a group, the default of the format, takes twice the time.
+/// are written as differences: times rise, and most others repeat or stay near each other. With a
+/// table of all different numbers of a group, the default, a log of one-byte reads and writes took
+/// 2.7 times the space.
 fn properties(schema: TableSchema) -> Result<WriterProperties, ParquetError> {
     let common = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))

@@ -10,7 +10,7 @@ use otf2_sys::{
 
 use super::metrics;
 use super::registry::{Definitions, LocationOwner};
-use super::system_tree::{MACHINE, identity, named, node_property};
+use super::system_tree::{MACHINE, identity, named, node_property, processes_with_location};
 use super::write::{attributes, handles, regions, write_file};
 use crate::capture::header::Disk;
 use crate::operation::disk;
@@ -143,15 +143,7 @@ impl JobTree {
         owners: &[(LocationRef, LocationOwner)],
         archive: &mut Archive,
     ) -> Result<BTreeMap<ProcessKey, LocationGroupRef>, OtfError> {
-        let mut keys: Vec<ProcessKey> = owners
-            .iter()
-            .filter_map(|owner| match owner.1 {
-                LocationOwner::Thread(key) => ended.tasks.thread(key).map(|thread| thread.process),
-                LocationOwner::Device(_) | LocationOwner::None => None,
-            })
-            .collect();
-        keys.sort_unstable();
-        keys.dedup();
+        let keys = processes_with_location(&ended.tasks, owners);
         let mut groups = BTreeMap::new();
         for key in keys {
             let Some(process) = ended.tasks.process(key) else { continue };

@@ -1,7 +1,7 @@
 //! System tree, processes and threads, devices.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use otf2_sys::{
@@ -14,6 +14,7 @@ use super::registry::LocationOwner;
 use crate::operation::disk;
 use crate::operation::model::{ProcessInfo, ProcessKey, ThreadKey};
 use crate::otf2::error::OtfError;
+use crate::otf2::tasks::TaskDefinitions;
 use crate::otf2::text::printable;
 use crate::units::DevId;
 
@@ -97,16 +98,7 @@ fn processes(
     numbers: &mut GroupNumbers,
     defs: &mut GlobalDefs<'_>,
 ) -> Result<BTreeMap<ProcessKey, LocationGroupRef>, OtfError> {
-    let mut keys: Vec<ProcessKey> = context
-        .owners
-        .iter()
-        .filter_map(|owner| match owner.1 {
-            LocationOwner::Thread(key) => context.tasks.thread(key).map(|thread| thread.process),
-            LocationOwner::Device(_) | LocationOwner::None => None,
-        })
-        .collect();
-    keys.sort_unstable();
-    keys.dedup();
+    let keys = processes_with_location(context.tasks, context.owners);
     let mut groups = BTreeMap::new();
     for key in keys {
         let Some(process) = context.tasks.process(key) else { continue };
@@ -127,6 +119,18 @@ fn processes(
         groups.insert(key, this);
     }
     Ok(groups)
+}
+
+/// Processes of whose threads one has a location, in the order in which they were first seen.
+pub(super) fn processes_with_location(
+    tasks: &TaskDefinitions,
+    owners: &[(LocationRef, LocationOwner)],
+) -> BTreeSet<ProcessKey> {
+    let threads = owners.iter().filter_map(|owner| match owner.1 {
+        LocationOwner::Thread(key) => tasks.thread(key),
+        LocationOwner::Device(_) | LocationOwner::None => None,
+    });
+    threads.map(|thread| thread.process).collect()
 }
 
 /// Properties of a process, as far as they are known.
