@@ -1,6 +1,7 @@
-"""Speed and memory of the readers of a log on one core, beside those of perf with its own file."""
+"""Speed and memory of the readers of a log on one core and on all, beside perf with its own file."""
 
 import json
+import os
 import statistics
 
 import points
@@ -37,19 +38,21 @@ WRITERS = {
     "convert --capsule": (["convert", "--capsule"], "capsule.iocap"),
 }
 PEER = "perf script"
+# The processors of each row: a number of them, and the words that keep a command to them.
+PLACES = {1: ["taskset", "-c", "0"], os.cpu_count(): []}
 
 
 def run(bench):
     sizes = [1_000_000] if bench.quick else [1_000_000, 10_000_000]
     sizes += [LONG_EVENTS] if bench.full else []
-    head = ["events", "", "rounds", "time", "operations/s", "memory (max RSS)"]
+    head = ["events", "", "CPUs", "rounds", "time", "operations/s", "memory (max RSS)"]
     rows = []
     for events in sizes:
         rows += _rows(bench, events)
     return (
         "## From the log to operations, text, OTF2\n\n"
-        "A log of one-byte reads, two events to an operation, read on one core; the text goes to /dev/null. "
-        "`perf script` shows the records that `perf record` has kept of the same calls.\n\n"
+        "A log of one-byte reads, two events to an operation, read on one core and on all of this machine; "
+        "the text goes to /dev/null. `perf script` shows the records that `perf record` has kept of the same calls.\n\n"
         + table.markdown(head, rows)
     )
 
@@ -66,11 +69,11 @@ def _rows(bench, events):
         # A log of 100 M events has 20 GB.
         if events < LONG_EVENTS:
             peer, its = _peer(bench, work, place, memory)
-            cases[PEER] = peer
+            cases[PEER, 1] = peer
             operations[PEER] = its
         rounds = min(bench.others, ROUNDS_OF_LONG) if events >= LONG_EVENTS else bench.others
         series = measure(f"reading {label}", cases, rounds)
-    return [_row(label, name, one, operations[name], memory) for name, one in series.items()]
+    return [_row(label, case, one, operations[case[0]], memory) for case, one in series.items()]
 
 
 def _ours(bench, work, place, memory):
@@ -80,7 +83,11 @@ def _ours(bench, work, place, memory):
     log = tool.file(place)
     info = json.loads(start([bench.program, "info", "--json", str(log)]).checked().out)
     verbs = [*VERBS, *WRITERS]
-    cases = {verb: (lambda verb=verb: _read(bench, verb, log, memory)) for verb in verbs}
+    cases = {
+        (verb, cpus): (lambda verb=verb, cpus=cpus: _read(bench, verb, cpus, log, memory))
+        for verb in verbs
+        for cpus in PLACES
+    }
     return cases, dict.fromkeys(verbs, info["operations"])
 
 
@@ -98,26 +105,27 @@ def _peer(bench, work, place, memory):
 
         return fails, 0
     words = ["perf", "script", "-i", str(tool.file(place))]
-    return (lambda: _timed(PEER, words, memory)), operations
+    return (lambda: _timed((PEER, 1), words, memory)), operations
 
 
-def _read(bench, verb, log, memory):
+def _read(bench, verb, cpus, log, memory):
     with folder(bench.scratch) as place:
         words, name = WRITERS.get(verb) or (VERBS[verb], None)
         output = ["-o", f"{place}/{name}"] if name else []
-        return _timed(verb, [bench.program, *words, *output, str(log)], memory)
+        return _timed((verb, cpus), [bench.program, *words, *output, str(log)], memory)
 
 
-def _timed(name, words, memory):
-    done = start(["taskset", "-c", "0", *words], discard=True).checked()
-    memory.setdefault(name, []).append(done.max_rss_kib)
+def _timed(case, words, memory):
+    done = start([*PLACES[case[1]], *words], discard=True).checked()
+    memory.setdefault(case, []).append(done.max_rss_kib)
     return done.wall_ns
 
 
-def _row(label, verb, series, operations, memory):
+def _row(label, case, series, operations, memory):
+    verb, cpus = case
     if not series:
-        return [label, verb, f"n/a: {series.failure}"]
+        return [label, verb, cpus, f"n/a: {series.failure}"]
     rate = operations / (series.median / 1e9)
-    resident = statistics.median(memory[verb]) / 1024
+    resident = statistics.median(memory[case]) / 1024
     spread = table.spread(series, table.duration)
-    return [label, verb, len(series.values), spread, f"{rate / 1e6:.2f} M", f"{resident:.1f} MiB"]
+    return [label, verb, cpus, len(series.values), spread, f"{rate / 1e6:.2f} M", f"{resident:.1f} MiB"]

@@ -38,6 +38,23 @@ pub(super) fn cost(summary: &Summary) -> Option<String> {
     ))
 }
 
+/// System calls whose durations contain the start of a program, at which the kernel copies the pages
+/// with probes.
+const PROGRAM_STARTS: [&str; 6] = ["clone", "clone3", "execve", "execveat", "fork", "vfork"];
+
+/// Recorded kinds of operations whose durations contain more of the tracer's own than is measured.
+pub(super) fn kinds_with_more(summary: &Summary) -> Vec<&'static str> {
+    let calls = &summary.header.calls;
+    let mut kinds = Vec::new();
+    if summary.ledger.asynchronous > 0 && calls.iter().any(|it| it == "io_submit") {
+        kinds.push("asynchronous operations of libaio");
+    }
+    if calls.iter().any(|it| PROGRAM_STARTS.contains(&it.as_str())) {
+        kinds.push("calls that start a program");
+    }
+    kinds
+}
+
 /// Part of the durations that is the tracer's own.
 pub(super) fn duration_share(summary: &Summary) -> Option<String> {
     if summary.header.imported.is_some() || summary.end.is_none() {
@@ -54,8 +71,12 @@ pub(super) fn duration_share(summary: &Summary) -> Option<String> {
             format!(", and about {} more for each event that is recorded inside a call", micros(ns))
         },
     );
+    let more = match kinds_with_more(summary).as_slice() {
+        [] => String::new(),
+        kinds => format!("; {} include more, which was not measured", kinds.join(" and ")),
+    };
     Some(format!(
-        "durations include about {} of the tracer's own in each call{opens}{inner}",
+        "durations include about {} of the tracer's own in each call{opens}{inner}{more}",
         micros(call_ns)
     ))
 }

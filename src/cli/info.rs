@@ -9,6 +9,7 @@ use super::args::InfoArgs;
 use super::completeness;
 use super::convert::{InputLog, open, read_log};
 use super::converted::Converted;
+use super::cost_lines::kinds_with_more;
 use super::error::CliError;
 use super::info_mounts;
 use super::report_output::print_text;
@@ -300,6 +301,7 @@ fn cost(summary: &Summary, own: &TracerCost) -> Value {
         "call_share_ns": share.map(|share| share.call_ns),
         "open_share_ns": share.and_then(|share| share.open_ns),
         "inner_event_share_ns": share.and_then(|share| share.inner_event_ns),
+        "more_in": kinds_with_more(summary),
         "disturbed": own.is_disturbed,
         "names_wait_ns": summary.names_wait.ns,
         "names_read": summary.names_wait.calls,

@@ -8,7 +8,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, RawFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::{Flock, FlockArg};
@@ -245,6 +245,17 @@ impl Instance {
     pub fn open(&self, file: &str) -> io::Result<File> {
         let path = self.root.join(file);
         File::open(&path).map_err(|error| at(&path, error))
+    }
+
+    /// Opens a stream of samples whose reads do not wait.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::write`].
+    pub fn open_nonblocking(&self, file: &str) -> io::Result<File> {
+        let path = self.root.join(file);
+        let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&path);
+        opened.map_err(|error| at(&path, error))
     }
 
     /// Reads a setting or a counter.

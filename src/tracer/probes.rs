@@ -161,6 +161,11 @@ impl Probes {
         }
     }
 
+    /// Returns the instance that shows that the tracer of the probes is alive.
+    pub(super) fn marker(&self) -> &Instance {
+        &self.marker
+    }
+
     /// Returns the probes, and the instance that shows that their tracer is alive.
     pub(super) fn into_parts(self) -> (ProbeGroup, Instance) {
         (self.group, self.marker)

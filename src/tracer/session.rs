@@ -37,7 +37,8 @@ use super::threads::{TracerThreads, own_name};
 use super::tracepoint_plan::{RingKind, SourceKind};
 use super::unprivileged;
 use super::uprobes::aio::AioProbes;
-use super::wait::{AwaitedEnds, Deadline, wait_for};
+use super::uprobes::code_readers::CodeReaderWatch;
+use super::wait::{AwaitedEnds, Deadline, WakeSources, wait_for};
 use crate::capture::fact::Text;
 use crate::capture::format::FrameKind;
 use crate::capture::header::{self, Disk, End};
@@ -156,6 +157,8 @@ struct Session {
     name_threads: NamesThreads,
     /// Watch on mounts, if the block sizes of file systems are needed.
     mounts: Option<MountWatch>,
+    /// Watch on programs that read the code of others.
+    code_readers: CodeReaderWatch,
     /// True if the events belong to single threads.
     is_inherited: bool,
     /// True if no instance is kept for the next recording.
@@ -273,8 +276,12 @@ impl Session {
         };
         warnings.extend(take_snapshot(options, names, subject, &threads.to_log, &own_name)?);
         names_readers.look_at_opens();
+        let (probes, source_ref) = ((naming.probes.as_ref(), &aio), source.as_ref());
+        let (code_readers, found) = CodeReaderWatch::begin(probes, source_ref, &header.clock);
+        warnings.extend(found);
         Ok(Self {
             source,
+            code_readers,
             probes: naming.probes,
             layers,
             aio,
@@ -298,7 +305,7 @@ impl Session {
 
     /// Waits for the event that ends the recording, and returns its name.
     fn watch(
-        &self,
+        &mut self,
         options: &Options,
         mut ends: AwaitedEnds,
         program: Option<&Running>,
@@ -314,16 +321,27 @@ impl Session {
                 Ok(timeout) => timeout,
                 Err(reason) => return reason,
             };
-            let log = &self.threads.log_signals;
             let (lists, mounts) = (self.names.long_lists(), self.mounts.as_ref());
             let segments = options.segments.as_ref();
-            let (grown, signals) = (lists.grown(), interrupts.fd());
-            let ready = wait_for(signals, log, grown, mounts, segments, &ends, timeout);
+            let sources = WakeSources {
+                signals: interrupts.fd(),
+                log: &self.threads.log_signals,
+                lists_grown: lists.grown(),
+                mounts,
+                segments,
+                code_readers: self.code_readers.fd(),
+                ends: &ends,
+            };
+            let ready = wait_for(&sources, timeout);
             if let Some(reason) = ready.ended_by_log {
                 return reason;
             }
             if ready.lists_grown {
                 lists.follow(self.source.as_ref());
+            }
+            if ready.code_reader_started {
+                let source = self.source.as_ref();
+                self.warnings.extend(self.code_readers.look(source, &self.clock));
             }
             if ready.mounts_changed {
                 snapshot::send(&self.threads.to_log, Vec::from_iter(mounts::file_systems().ok()));
@@ -381,6 +399,8 @@ impl Session {
         interrupts: &mut dyn Interrupts,
     ) -> Result<RecordingOutcome, TracerError> {
         let mut warnings = std::mem::take(&mut self.warnings);
+        // An instance with an open stream cannot be removed.
+        self.code_readers = CodeReaderWatch::default();
         let ended = program.as_ref().is_some_and(|it| it.has_ended().unwrap_or(false));
         let runs_on = program.as_ref().filter(|_| !ended).map(Launched::from);
         let mut cancellation = Cancellation::new(interrupts, runs_on);

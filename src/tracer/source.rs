@@ -44,6 +44,16 @@ pub trait Source: Send + std::fmt::Debug {
         Ok(())
     }
 
+    /// Switches off the probes in the code of libraries for the rest of the recording, which takes
+    /// them out of the memory of programs.
+    ///
+    /// # Errors
+    ///
+    /// Errors of the kernel.
+    fn switch_off_library_probes(&self) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Follows the threads that `now_there` returns, and their children, if the kernel supports
     /// that for this source. Returns false if the threads forked so fast that some children may be
     /// missing.

@@ -19,6 +19,7 @@
 
 use std::fs::File;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::call_counter::CallCounter;
 use super::error::TracerError;
@@ -28,6 +29,7 @@ use super::ring_stream::RingStream;
 use super::source::{Described, KernelCounts, NamesRings, OpenedSource, RingSizes, Source};
 use super::tracepoint_plan::{PlannedTracepoint, RingKind};
 use crate::capture::header::{Counts, RecordLayout, RingCounts};
+use crate::event::probe_events::GROUP_PREFIX;
 use crate::record::PageLayout;
 use crate::sys::cpu_topology::online_cpus;
 use crate::sys::instance_pool;
@@ -56,6 +58,8 @@ struct TracefsSource {
     instances: Vec<(RingKind, Instance)>,
     /// Settings of each instance.
     set: Vec<Vec<String>>,
+    /// True when the probes in libraries have been switched off.
+    are_probes_off: AtomicBool,
     /// Tracepoints with call chains.
     chained: PerfSource,
     /// Counter of calls that are not recorded.
@@ -119,6 +123,7 @@ pub fn open(
     let source = Box::new(TracefsSource {
         tracepoints: described,
         set: set.map_err(TracerError::Instance)?,
+        are_probes_off: AtomicBool::new(false),
         instances,
         chained,
         counter,
@@ -165,8 +170,8 @@ fn make(
     Ok(instance)
 }
 
-/// Returns the clock and the filters of an instance, and its enabled events, except those that are
-/// off at the start.
+/// Returns the enabled events of an instance, except those that are off at the start, its clock and
+/// the filters.
 fn settings(instance: &Instance, tracepoints: &[Described]) -> io::Result<Vec<String>> {
     let filter = |tracepoint: &Described| {
         let planned = &tracepoint.planned;
@@ -185,6 +190,15 @@ fn settings(instance: &Instance, tracepoints: &[Described]) -> io::Result<Vec<St
     });
     let set = [events, instance.read("trace_clock")];
     set.into_iter().chain(filtered.map(filter)).collect()
+}
+
+/// Removes the tracer's own probes from the events of these settings.
+fn without_probes(mut settings: Vec<String>) -> Vec<String> {
+    if let Some(events) = settings.first_mut() {
+        let others = events.lines().filter(|event| !event.starts_with(GROUP_PREFIX));
+        *events = others.collect::<Vec<_>>().join("\n");
+    }
+    settings
 }
 
 impl TracefsSource {
@@ -213,6 +227,23 @@ impl TracefsSource {
             });
         }
         Ok(all)
+    }
+
+    /// Switches events on or off in the instances that record them.
+    fn switch_events(
+        &self,
+        is_wanted: &dyn Fn(&PlannedTracepoint) -> bool,
+        on: &str,
+    ) -> io::Result<()> {
+        for PlannedTracepoint { ring, system, name, .. } in
+            self.tracepoints.iter().map(|point| &point.planned).filter(|point| is_wanted(point))
+        {
+            let instances = self.instances.iter().filter(|(kind, _)| kind == ring);
+            for (_, instance) in instances {
+                instance.write(&format!("events/{system}/{name}/enable"), on)?;
+            }
+        }
+        Ok(())
     }
 
     fn switch(&self, order: impl IntoIterator<Item = RingKind>, on: &str) -> io::Result<()> {
@@ -244,22 +275,29 @@ impl Source for TracefsSource {
     }
 
     fn switch_on(&self, is_wanted: &dyn Fn(&PlannedTracepoint) -> bool) -> io::Result<()> {
-        for PlannedTracepoint { ring, system, name, .. } in
-            self.tracepoints.iter().map(|point| &point.planned).filter(|point| is_wanted(point))
-        {
-            let instances = self.instances.iter().filter(|(kind, _)| kind == ring);
-            for (_, instance) in instances {
-                instance.write(&format!("events/{system}/{name}/enable"), "1")?;
-            }
-        }
-        Ok(())
+        // ORDERING: as in switch_off_library_probes().
+        let are_probes_off = self.are_probes_off.load(Ordering::Relaxed);
+        let is_on = |point: &PlannedTracepoint| {
+            is_wanted(point) && !(are_probes_off && point.is_in_library())
+        };
+        self.switch_events(&is_on, "1")
+    }
+
+    fn switch_off_library_probes(&self) -> io::Result<()> {
+        // ORDERING: the thread that switches probes off is the one that reads this at the end.
+        self.are_probes_off.store(true, Ordering::Relaxed);
+        self.switch_events(&PlannedTracepoint::is_in_library, "0")
     }
 
     fn disturbed(&self) -> Vec<String> {
+        // ORDERING: as in switch_off_library_probes().
+        let are_probes_off = self.are_probes_off.load(Ordering::Relaxed);
+        let compared = |set: Vec<String>| if are_probes_off { without_probes(set) } else { set };
         let warnings = self.instances.iter().zip(&self.set).filter_map(|((ring, instance), set)| {
             let is_on = instance.read("tracing_on").is_ok_and(|it| it.trim() == "1");
-            let is_as_set = is_on && settings(instance, &self.tracepoints).is_ok_and(|it| it == *set);
-            (!is_as_set).then(|| {
+            let now = settings(instance, &self.tracepoints);
+            let is_as_set = now.is_ok_and(|now| compared(now) == compared(set.clone()));
+            (!(is_on && is_as_set)).then(|| {
                 format!(
                     "another process has switched off or changed the tracefs instance of the ring {}: samples are missing \
                      and were not counted",

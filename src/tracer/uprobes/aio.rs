@@ -129,6 +129,11 @@ impl AioProbes {
         Ok(((group, lock), reason))
     }
 
+    /// Returns the instance that shows that the tracer of the probes is alive.
+    pub fn marker(&self) -> Option<&Instance> {
+        self.probes.as_ref().map(|(_, marker)| marker)
+    }
+
     /// Returns the probes, and the instance that shows that their tracer is alive.
     pub fn into_parts(self) -> Option<(ProbeGroup, Instance)> {
         self.probes
