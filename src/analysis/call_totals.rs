@@ -253,6 +253,7 @@ pub struct WithTotals<'a, S> {
 impl<S: Sink> Sink for WithTotals<'_, S> {
     type Error = S::Error;
     const USES_BEGINS: bool = S::USES_BEGINS;
+    const IS_COSTLY: bool = S::IS_COSTLY;
 
     fn step(&mut self, time: KernelTime, step: &Step<'_>) -> Result<(), S::Error> {
         match self.totals.step(time, step) {

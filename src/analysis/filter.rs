@@ -547,6 +547,7 @@ impl<S> Filtered<S> {
 impl<S: Sink> Sink for Filtered<S> {
     type Error = S::Error;
     const USES_BEGINS: bool = S::USES_BEGINS;
+    const IS_COSTLY: bool = S::IS_COSTLY;
 
     fn step(&mut self, time: KernelTime, step: &Step<'_>) -> Result<(), S::Error> {
         if self.picker.wants(step) { self.sink.step(time, step) } else { Ok(()) }

@@ -101,6 +101,7 @@ impl SelectedOverview {
 impl Sink for SelectedOverview {
     type Error = Infallible;
     const USES_BEGINS: bool = false;
+    const IS_COSTLY: bool = true;
 
     fn step(&mut self, time: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
         let is_selected = self.picker.wants(step);

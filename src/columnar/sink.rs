@@ -44,6 +44,8 @@ pub struct ParquetSink {
     start_wall: u64,
     recording: StoredCell<'static>,
     disks: FxHashMap<DevId, String>,
+    /// Device of the latest operation's file, and its text.
+    latest_device: (DevId, String),
     names: FxHashMap<ThreadKey, Vec<u8>>,
     /// Processes that live, and the time at which they were seen.
     processes: BTreeMap<ProcessKey, (KernelTime, ProcessInfo)>,
@@ -96,6 +98,7 @@ impl ParquetSink {
             start_wall: facts.start_wall,
             recording: StoredCell::Unsigned(Some(facts.recording)),
             disks: facts.disks.into_iter().collect(),
+            latest_device: (DevId::default(), DevId::default().to_string()),
             names: FxHashMap::default(),
             processes: BTreeMap::new(),
             written_files: Vec::new(),
@@ -154,7 +157,7 @@ impl ParquetSink {
         let errno = operation.errno().filter(|_| is_over).map(error_name);
         self.operation(&OperationRow {
             kind: "syscall",
-            name: call.name,
+            name: StoredCell::Word(Some(call.name)),
             start: operation.start,
             end,
             thread: operation.thread,
@@ -184,7 +187,7 @@ impl ParquetSink {
         let name = operation.opcode.to_string();
         self.operation(&OperationRow {
             kind: "async",
-            name: &name,
+            name: word(Some(&name)),
             start: operation.start,
             end: operation.end,
             thread: operation.thread,
@@ -207,7 +210,7 @@ impl ParquetSink {
         self.file(&fault.file)?;
         self.operation(&OperationRow {
             kind: "fault",
-            name: fault.access().unwrap_or("unknown"),
+            name: StoredCell::Word(Some(fault.access().unwrap_or("unknown"))),
             start: fault.time,
             end: None,
             thread: fault.thread,
@@ -230,11 +233,13 @@ impl ParquetSink {
         let (pid, tid, cpu) = row.ids;
         let duration = row.end.and_then(|end| end.since(row.start)).map(|time| time.0);
         let stat = row.file.and_then(|file| file.stat);
-        let dev = stat.map(|stat| stat.dev.to_string());
+        if let Some(stat) = stat.filter(|stat| stat.dev != self.latest_device.0) {
+            self.latest_device = (stat.dev, stat.dev.to_string());
+        }
         let cells = [
             self.recording,
-            word(Some(row.kind)),
-            word(Some(row.name)),
+            StoredCell::Word(Some(row.kind)),
+            row.name,
             self.wall(Some(row.start)),
             self.since(row.start),
             StoredCell::Unsigned(duration),
@@ -246,16 +251,16 @@ impl ParquetSink {
             StoredCell::Signed(row.fd.map(Into::into)),
             StoredCell::Unsigned(row.file.map(|file| file.id)),
             path_cell(row.path),
-            word(row.path.map(|path| path.source.as_str())),
+            StoredCell::Word(row.path.map(|path| path.source.as_str())),
             path_cell(row.path2),
             StoredCell::Unsigned(row.offset),
             StoredCell::Unsigned(row.bytes_requested),
             StoredCell::Unsigned(row.bytes),
             StoredCell::Signed(row.result),
             word(row.errno.as_deref()),
-            word(dev.as_deref()),
+            word(stat.map(|_| self.latest_device.1.as_str())),
             StoredCell::Unsigned(stat.map(|stat| stat.ino)),
-            word(row.unfinished),
+            StoredCell::Word(row.unfinished),
         ];
         self.operations.row(&cells)
     }
@@ -414,8 +419,8 @@ impl ParquetSink {
 
 /// Row of the table of operations.
 struct OperationRow<'a> {
-    kind: &'a str,
-    name: &'a str,
+    kind: &'static str,
+    name: StoredCell<'a>,
     start: KernelTime,
     end: Option<KernelTime>,
     thread: ThreadKey,
@@ -458,6 +463,8 @@ fn file_type(stat: FileStat) -> &'static str {
 
 impl Sink for ParquetSink {
     type Error = io::Error;
+    const USES_BEGINS: bool = false;
+    const IS_COSTLY: bool = true;
 
     fn step(&mut self, time: KernelTime, step: &Step<'_>) -> io::Result<()> {
         let done = match step {

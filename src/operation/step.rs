@@ -100,6 +100,11 @@ pub trait Sink {
     /// steps or not.
     const USES_BEGINS: bool = true;
 
+    /// True if the consumer takes longer for a step than the tracker does. It has a thread of its
+    /// own then wherever there are two CPUs; for others the copies of the steps cost more than that
+    /// saves.
+    const IS_COSTLY: bool = false;
+
     /// Takes one step. Times never go back.
     ///
     /// # Errors
@@ -121,6 +126,7 @@ pub trait Sink {
 impl<S: Sink> Sink for &mut S {
     type Error = S::Error;
     const USES_BEGINS: bool = S::USES_BEGINS;
+    const IS_COSTLY: bool = S::IS_COSTLY;
 
     #[inline]
     fn step(&mut self, time: KernelTime, step: &Step<'_>) -> Result<(), S::Error> {

@@ -48,9 +48,15 @@ impl<S: Sink> StepTaker for FallibleSink<'_, S> {
 pub(super) struct ErasedSink<'a> {
     sink: &'a mut dyn StepTaker,
     uses_begins: bool,
+    is_costly: bool,
 }
 
 impl ErasedSink<'_> {
+    /// Value of [`Sink::IS_COSTLY`] of the sink behind.
+    pub(super) fn is_costly(&self) -> bool {
+        self.is_costly
+    }
+
     /// Value of [`Sink::USES_BEGINS`] of the sink behind.
     pub(super) fn uses_begins(&self) -> bool {
         self.uses_begins
@@ -75,7 +81,8 @@ pub(super) fn with_erased<S: Sink>(
     run: impl FnOnce(&mut ErasedSink<'_>) -> Result<Summary, PipelineError<SinkFailed>>,
 ) -> Result<Summary, PipelineError<S::Error>> {
     let mut kept = FallibleSink { sink, error: None };
-    let done = run(&mut ErasedSink { sink: &mut kept, uses_begins: S::USES_BEGINS });
+    let (uses_begins, is_costly) = (S::USES_BEGINS, S::IS_COSTLY);
+    let done = run(&mut ErasedSink { sink: &mut kept, uses_begins, is_costly });
     let error = kept.error;
     done.map_err(|failure| {
         // A sink that has failed has left its error.
