@@ -47,11 +47,11 @@ def _call(name, failed):
 def _kinds(bench):
     count = 2_000 if bench.quick else 10_000
     return [
-        Kind("open", "open", count, _call("openat", False), "open_share_ns"),
+        Kind("open", "open", count, _call("openat", False), "open_share_ns", more="opens"),
         Kind("missing", "failed open", count, _call("openat", True), "open_share_ns"),
         Kind("read", "pread, 1 B", count, _call("pread64", False)),
         Kind("write", "pwrite, 1 B", count, _call("pwrite64", False)),
-        Kind("fsync", "fsync", count // 20, _call("fsync", False)),
+        Kind("fsync", "fsync", count // 20, _call("fsync", False), more="disk"),
         Kind("aio", "io_submit → io_getevents, 4 KiB direct", count // 4, lambda it: it.get("kind") == "async", more="libaio"),
         Kind("uring", "io_uring_enter, 1 B", count, _call("io_uring_enter", False)),
         Kind("exec", "vfork and execve", count // 10, _call("vfork", False), words=("-e", "%default,vfork"), more="program"),

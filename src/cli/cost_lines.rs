@@ -38,21 +38,26 @@ pub(super) fn cost(summary: &Summary) -> Option<String> {
     ))
 }
 
-/// System calls whose durations contain the start of a program, at which the kernel copies the pages
-/// with probes.
+/// System calls whose durations contain the start of a program, at which the kernel copies the
+/// pages with probes.
 const PROGRAM_STARTS: [&str; 6] = ["clone", "clone3", "execve", "execveat", "fork", "vfork"];
 
-/// Recorded kinds of operations whose durations contain more of the tracer's own than is measured.
+/// Recorded kinds of operations whose durations contain more of the tracer's own than is measured:
+/// what other threads and the disk do for them is recorded, too.
 pub(super) fn kinds_with_more(summary: &Summary) -> Vec<&'static str> {
-    let calls = &summary.header.calls;
-    let mut kinds = Vec::new();
-    if summary.ledger.asynchronous > 0 && calls.iter().any(|it| it == "io_submit") {
-        kinds.push("asynchronous operations of libaio");
-    }
-    if calls.iter().any(|it| PROGRAM_STARTS.contains(&it.as_str())) {
-        kinds.push("calls that start a program");
-    }
-    kinds
+    let header = &summary.header;
+    let has_call = |wanted: &[&str]| header.calls.iter().any(|call| wanted.contains(&&**call));
+    let has_disks = header.tracepoints.iter().any(|point| point.system == "block");
+    let kinds = [
+        (has_disks, "calls that wait for a disk"),
+        (
+            has_call(&["io_submit"]) && summary.ledger.asynchronous > 0,
+            "asynchronous operations of libaio",
+        ),
+        (has_call(&PROGRAM_STARTS), "calls that start a program"),
+        (header.names == "fanotify", "opens"),
+    ];
+    kinds.into_iter().filter(|(is_recorded, _)| *is_recorded).map(|(_, kind)| kind).collect()
 }
 
 /// Part of the durations that is the tracer's own.
@@ -73,7 +78,7 @@ pub(super) fn duration_share(summary: &Summary) -> Option<String> {
     );
     let more = match kinds_with_more(summary).as_slice() {
         [] => String::new(),
-        kinds => format!("; {} include more, which was not measured", kinds.join(" and ")),
+        kinds => format!("; {} include more, which was not measured", kinds.join(", ")),
     };
     Some(format!(
         "durations include about {} of the tracer's own in each call{opens}{inner}{more}",

@@ -14,6 +14,7 @@ use super::message::print_line;
 use super::output::LOG_NAME;
 use super::programs_found::is_program;
 use crate::sys::output_dir::Users;
+use crate::units::counted;
 
 /// Replaces the log argument of a subcommand by the path of a log. A report without an argument,
 /// and with nothing to record, is about the newest recording in the working directory.
@@ -78,12 +79,18 @@ fn log_of(argument: &Path) -> Result<PathBuf, CliError> {
         return Ok(own);
     }
     let failed = |source| CliError::Open { path: argument.to_owned(), source };
-    let logs = logs_in(argument).map_err(failed)?;
+    let FoundLogs { logs, others } = FoundLogs::in_directory(argument).map_err(failed)?;
     let (_, newest) = logs.into_iter().max().ok_or_else(|| {
-        CliError::Usage(format!(
-            "there is no recording in {} (*.iocap, */{LOG_NAME}); make one: iotrace-perf PROGRAM",
-            shown(argument).display()
-        ))
+        let place = shown(argument).display();
+        CliError::Usage(match others.first() {
+            None => format!(
+                "there is no recording in {place} (*.iocap, */{LOG_NAME}); make one: iotrace-perf PROGRAM"
+            ),
+            Some(other) => format!(
+                "there is no recording of this user in {place}; one of another user is read by its name: {}",
+                other.display()
+            ),
+        })
     })?;
     print_line(&format!("{} (the newest recording)", newest.display()));
     Ok(newest)
@@ -96,20 +103,49 @@ pub(super) fn runs_of(argument: &Path) -> Result<Vec<PathBuf>, CliError> {
         return Ok(vec![log_of(argument)?]);
     }
     let failed = |source| CliError::Open { path: argument.to_owned(), source };
-    let logs = logs_in(argument).map_err(failed)?;
+    let FoundLogs { logs, others } = FoundLogs::in_directory(argument).map_err(failed)?;
     let mut logs: Vec<PathBuf> = logs.into_iter().map(|(_, log)| log).collect();
     logs.sort();
     if logs.is_empty() {
         return Ok(vec![log_of(argument)?]);
     }
+    if let Some(first) = others.first() {
+        print_line(&format!(
+            "warning: passed over in {}, because another user owns them: {} ({}{}); name them to read them",
+            argument.display(),
+            counted(others.len() as u64, "recording"),
+            first.display(),
+            if others.len() > 1 { ", …" } else { "" }
+        ));
+    }
     Ok(logs)
 }
 
-/// Returns the logs in a directory and its subdirectories, each after the time of its last change.
-fn logs_in(directory: &Path) -> io::Result<Vec<(SystemTime, PathBuf)>> {
-    let users = Users::caller();
-    let entries = fs::read_dir(directory)?.flatten();
-    Ok(entries.filter_map(|entry| candidate(entry.path(), &users)).collect())
+/// Logs in a directory and its subdirectories.
+#[derive(Debug, Default)]
+struct FoundLogs {
+    /// Logs of this user, each after the time of its last change.
+    logs: Vec<(SystemTime, PathBuf)>,
+    /// Logs of other users, which are opened only if they are named.
+    others: Vec<PathBuf>,
+}
+
+impl FoundLogs {
+    fn in_directory(directory: &Path) -> io::Result<Self> {
+        let users = Users::caller();
+        let mut found = Self::default();
+        for entry in fs::read_dir(directory)?.flatten() {
+            let Some((log, metadata)) = candidate(entry.path()) else { continue };
+            let log = shown(&log).to_owned();
+            if !users.owns(metadata.uid()) {
+                found.others.push(log);
+            } else if let Ok(modified) = metadata.modified() {
+                found.logs.push((modified, log));
+            }
+        }
+        found.others.sort();
+        Ok(found)
+    }
 }
 
 /// Number of recordings that the error of a missing one names.
@@ -123,7 +159,7 @@ fn absent(argument: &Path) -> CliError {
             "there is no recording {shown}; record the program: iotrace-perf summary -- {shown}"
         ));
     }
-    let mut logs = logs_in(Path::new(".")).unwrap_or_default();
+    let mut logs = FoundLogs::in_directory(Path::new(".")).unwrap_or_default().logs;
     logs.sort_unstable_by(|one, other| other.cmp(one));
     let name = |path: &PathBuf| match path.file_name() {
         Some(name) if name == LOG_NAME => path.parent().unwrap_or(path).display().to_string(),
@@ -138,18 +174,16 @@ fn absent(argument: &Path) -> CliError {
     CliError::Usage(format!("there is no file {shown}{here}"))
 }
 
-/// Returns the log that an entry of a directory is or has, after the time of its last change.
-fn candidate(entry: PathBuf, users: &Users) -> Option<(SystemTime, PathBuf)> {
+/// Returns the log that an entry of a directory is or has; links are left out.
+fn candidate(entry: PathBuf) -> Option<(PathBuf, fs::Metadata)> {
     let log = match entry.extension() {
         Some(extension) if extension == "iocap" => entry,
         // The link to the newest recording has the same log.
         _ if entry.is_symlink() => return None,
         _ => entry.join(LOG_NAME),
     };
-    // Links, and recordings of other users, are opened only if they are named.
-    let found = fs::symlink_metadata(&log).ok().filter(fs::Metadata::is_file)?;
-    let is_own = users.owns(found.uid());
-    Some((found.modified().ok().filter(|_| is_own)?, shown(&log).to_owned()))
+    let metadata = fs::symlink_metadata(&log).ok().filter(fs::Metadata::is_file)?;
+    Some((log, metadata))
 }
 
 /// Returns a path as a user would type it.

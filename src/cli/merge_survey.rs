@@ -20,6 +20,10 @@ use crate::units::KernelTime;
 /// its recording.
 pub(super) const LEAD_NS: u64 = 60_000_000_000;
 
+/// First date that a recording can have, ns since 1970: that of 2001. A machine without a clock
+/// begins in 1970, and would put the dates of all others off.
+const FIRST_DATE_NS: u64 = 978_307_200_000_000_000;
+
 /// A recording that is merged.
 #[derive(Debug)]
 pub(super) struct SurveyedLog {
@@ -273,7 +277,7 @@ fn look(path: &Path) -> Result<SurveyedLog, CliError> {
         start,
         end: end.as_ref().map_or(start, |end| KernelTime(end.end_ns)),
         is_system: header.scope.mode == "system",
-        readings: wall_clock::readings(&header, end.as_ref()),
+        readings: dated(wall_clock::readings(&header, end.as_ref())),
         identity,
         facts: host_facts(&header),
         has_end: end.is_some(),
@@ -284,6 +288,12 @@ fn look(path: &Path) -> Result<SurveyedLog, CliError> {
         is_part: header.excerpt.as_ref().is_some_and(|part| part.recording_start_ns != start.0),
         node_ranks: header.scope.ranks.iter().filter_map(|process| process.rank).collect(),
     })
+}
+
+/// Returns the readings of a clock, or none of one that is not set.
+fn dated(readings: Vec<ClockReading>) -> Vec<ClockReading> {
+    let is_set = readings.iter().all(|reading| reading.wall_ns >= FIRST_DATE_NS);
+    if is_set { readings } else { Vec::new() }
 }
 
 /// Properties of a host.

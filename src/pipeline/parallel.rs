@@ -15,9 +15,9 @@ use crate::operation::Sink;
 use crate::units::KernelTime;
 
 /// Processes the rest of a log as [`super::run`] does, in as many threads as there are CPUs, up to
-/// three (and those that unpack payloads). A costly sink has three with two CPUs, too: the page of a
-/// report took a quarter less time. Steps come later than their items are taken, so it is
-/// for logs that do not grow.
+/// three (and those that unpack payloads). A costly sink has three with two CPUs, too: the page of
+/// a report took a fifth less time. Steps come later than their items are taken, so it is for logs
+/// that do not grow.
 ///
 /// # Errors
 ///

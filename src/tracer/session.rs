@@ -276,8 +276,8 @@ impl Session {
         };
         warnings.extend(take_snapshot(options, names, subject, &threads.to_log, &own_name)?);
         names_readers.look_at_opens();
-        let (probes, source_ref) = ((naming.probes.as_ref(), &aio), source.as_ref());
-        let (code_readers, found) = CodeReaderWatch::begin(probes, source_ref, &header.clock);
+        let marker = naming.probes.as_ref().map(Probes::marker).or_else(|| aio.marker());
+        let (code_readers, found) = CodeReaderWatch::begin(marker, source.as_ref(), &header.clock);
         warnings.extend(found);
         Ok(Self {
             source,
@@ -383,7 +383,9 @@ impl Session {
 
     /// Switches all events off: no event is recorded after this call. Returns the error of the
     /// kernel, if it refuses.
-    fn switch_off(&self) -> Option<String> {
+    fn switch_off(&mut self) -> Option<String> {
+        // An instance with an open stream cannot be removed.
+        self.code_readers = CodeReaderWatch::default();
         snapshot::switching_off(&self.threads.to_log);
         // ORDERING: Release: a thread that finds a ring off by this sees it.
         self.threads.is_over.store(true, Ordering::Release);
@@ -399,8 +401,6 @@ impl Session {
         interrupts: &mut dyn Interrupts,
     ) -> Result<RecordingOutcome, TracerError> {
         let mut warnings = std::mem::take(&mut self.warnings);
-        // An instance with an open stream cannot be removed.
-        self.code_readers = CodeReaderWatch::default();
         let ended = program.as_ref().is_some_and(|it| it.has_ended().unwrap_or(false));
         let runs_on = program.as_ref().filter(|_| !ended).map(Launched::from);
         let mut cancellation = Cancellation::new(interrupts, runs_on);

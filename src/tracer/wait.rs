@@ -141,7 +141,7 @@ pub(super) struct WaitResult {
 
 /// Descriptors that end a wait.
 pub(super) struct WakeSources<'a> {
-    /// Signals.
+    /// Descriptor of the signals.
     pub(super) signals: BorrowedFd<'a>,
     /// States of the log.
     pub(super) log: &'a LogSignals,
@@ -159,7 +159,7 @@ pub(super) struct WakeSources<'a> {
 
 /// Event of a wait, by its descriptor.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Wake {
+enum AwaitedEvent {
     Signal,
     Log(&'static str),
     Lists,
@@ -173,33 +173,37 @@ enum Wake {
 pub(super) fn wait_for(sources: &WakeSources<'_>, timeout: PollTimeout) -> WaitResult {
     let WakeSources { signals, log, lists_grown, mounts, segments, code_readers, ends } = sources;
     let mut wakes = vec![
-        (Wake::Signal, *signals, PollFlags::POLLIN),
-        (Wake::Log("log not writable"), log.failed.as_fd(), PollFlags::POLLIN),
-        (Wake::Log("log size"), log.full.as_fd(), PollFlags::POLLIN),
-        (Wake::Log("operations"), log.counted.as_fd(), PollFlags::POLLIN),
-        (Wake::Lists, lists_grown.as_fd(), PollFlags::POLLIN),
+        (AwaitedEvent::Signal, *signals, PollFlags::POLLIN),
+        (AwaitedEvent::Log("log not writable"), log.failed.as_fd(), PollFlags::POLLIN),
+        (AwaitedEvent::Log("log size"), log.full.as_fd(), PollFlags::POLLIN),
+        (AwaitedEvent::Log("operations"), log.counted.as_fd(), PollFlags::POLLIN),
+        (AwaitedEvent::Lists, lists_grown.as_fd(), PollFlags::POLLIN),
     ];
     let processes = ends.processes.iter().enumerate();
-    wakes.extend(processes.map(|(place, it)| (Wake::End(place), it.as_fd(), PollFlags::POLLIN)));
-    wakes.extend(segments.map(|it| (Wake::Segment, it.as_fd(), PollFlags::POLLIN)));
-    wakes.extend(mounts.map(|it| (Wake::Mounts, it.as_fd(), PollFlags::POLLPRI)));
-    wakes.extend(code_readers.map(|it| (Wake::CodeReader, it, PollFlags::POLLIN)));
+    wakes.extend(
+        processes.map(|(place, it)| (AwaitedEvent::End(place), it.as_fd(), PollFlags::POLLIN)),
+    );
+    wakes.extend(segments.map(|it| (AwaitedEvent::Segment, it.as_fd(), PollFlags::POLLIN)));
+    wakes.extend(mounts.map(|it| (AwaitedEvent::Mounts, it.as_fd(), PollFlags::POLLPRI)));
+    wakes.extend(code_readers.map(|it| (AwaitedEvent::CodeReader, it, PollFlags::POLLIN)));
     let mut fds = Vec::from_iter(wakes.iter().map(|(_, fd, flags)| PollFd::new(*fd, *flags)));
     // An interrupted wait counts as a completed one: the caller checks everything again.
     let _ = poll(&mut fds, ends.shortened(timeout));
     let ready = fds.iter().zip(&wakes).filter(|(fd, _)| fd.any().unwrap_or(false));
-    let ready: Vec<Wake> = ready.map(|(_, (wake, ..))| *wake).collect();
+    let ready: Vec<AwaitedEvent> = ready.map(|(_, (wake, ..))| *wake).collect();
     let is_ready = |wake| ready.contains(&wake);
     WaitResult {
         ended_by_log: ready.iter().find_map(|wake| match wake {
-            Wake::Log(state) => Some(*state),
+            AwaitedEvent::Log(state) => Some(*state),
             _ => None,
         }),
-        lists_grown: is_ready(Wake::Lists),
-        mounts_changed: is_ready(Wake::Mounts),
-        segment_wanted: is_ready(Wake::Segment),
-        code_reader_started: is_ready(Wake::CodeReader),
-        ended: Vec::from_iter((0..ends.processes.len()).filter(|it| is_ready(Wake::End(*it)))),
+        lists_grown: is_ready(AwaitedEvent::Lists),
+        mounts_changed: is_ready(AwaitedEvent::Mounts),
+        segment_wanted: is_ready(AwaitedEvent::Segment),
+        code_reader_started: is_ready(AwaitedEvent::CodeReader),
+        ended: Vec::from_iter(
+            (0..ends.processes.len()).filter(|it| is_ready(AwaitedEvent::End(*it))),
+        ),
     }
 }
 

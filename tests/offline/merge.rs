@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -390,6 +391,25 @@ fn bad_recordings_are_reported_and_the_rest_is_merged() {
     assert!(again.stderr().contains("is there already"), "{}", again.stderr());
 }
 
+/// Fails if recordings of other users in a directory are read, or passed over in silence.
+#[test]
+fn recordings_of_other_users_are_passed_over_with_a_warning() {
+    if !require(Need::Root) {
+        return;
+    }
+    let dir = scratch_dir("others");
+    let theirs = Made { host: "beta", ..DD }.write(dir.path(), "theirs");
+    chown(&theirs, Some(65534), None).expect("root may do this");
+    let archive = dir.path().join("job.otf2");
+    let finished = merge(&[dir.path()], &archive, &[]);
+    let said = finished.stderr();
+    assert!(said.contains("of another user is read by its name") && !archive.exists(), "{said}");
+    DD.write(dir.path(), "own");
+    let said = merged(&[dir.path().to_owned()], &archive, &[]);
+    assert!(said.contains("another user owns them: 1 recording"), "{said}");
+    assert!(said.contains("merged 1 recording"), "{said}");
+}
+
 /// Fails if open files grow with the number of recordings.
 #[test]
 fn many_recordings_need_few_open_files() {
@@ -437,4 +457,21 @@ fn logs_without_dates_have_no_order() {
     if require(Need::Otf2Print) {
         otf2_check::check(&archive).expect("an archive by the rules");
     }
+}
+
+/// Fails if a machine whose clock was never set takes the dates of all others.
+#[test]
+fn clock_of_1970_counts_as_none() {
+    let dir = scratch_dir("unset-clock");
+    let set = DD.write(dir.path(), "set");
+    let mut reader = Reader::new(File::open(&set).expect("a file")).expect("a log");
+    let first = reader.next_item().expect("memory");
+    let Some(Item::Frame(frame, payload)) = first else { panic!("a damaged log") };
+    let header = json::<Header>(&frame, &payload, FrameKind::HEADER);
+    let wall = header.expect("a header").expect("JSON").clock.start_realtime_ns;
+    let later_ns = 5_000_000_000 - i64::try_from(wall).expect("in this century");
+    let unset = Made { host: "beta", later_ns, ..DD }.write(dir.path(), "unset");
+    let archive = dir.path().join("job.otf2");
+    let said = merged(&[set, unset], &archive, &[]);
+    assert!(said.contains("1 recording has no dates"), "{said}");
 }

@@ -15,9 +15,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::super::probes::Probes;
 use super::super::source::Source;
-use super::aio::AioProbes;
 use crate::capture::header::Clock;
 use crate::sys::tracefs_instance::Instance;
 use crate::sys::{clock, proc};
@@ -120,17 +118,16 @@ pub struct CodeReaderWatch {
 }
 
 impl CodeReaderWatch {
-    /// Begins to watch, if the source records probes in libraries: those of names, or of libaio.
-    /// The probes are taken out if such a program has started since they were made, and a warning
-    /// is returned.
+    /// Begins to watch with an instance that marks probes as in use, if the source records probes
+    /// in libraries. The probes are taken out if such a program has started since they were made,
+    /// and a warning is returned.
     pub(in super::super) fn begin(
-        (names, aio): (Option<&Probes>, &AioProbes),
+        marker: Option<&Instance>,
         source: &dyn Source,
         begin: &Clock,
     ) -> (Self, Option<String>) {
         let has_probes = source.tracepoints().iter().any(|point| point.planned.is_in_library());
-        let marker = names.map(Probes::marker).or_else(|| aio.marker()).filter(|_| has_probes);
-        let Some(marker) = marker else { return (Self::default(), None) };
+        let Some(marker) = marker.filter(|_| has_probes) else { return (Self::default(), None) };
         let reader = match starts(marker) {
             Ok(starts) => match running() {
                 None => return (Self { starts: Some(starts), rest: String::new() }, None),
@@ -169,8 +166,9 @@ impl CodeReaderWatch {
 
 /// Has an instance record the starts of programs that may be emulators, and returns its samples.
 fn starts(marker: &Instance) -> io::Result<File> {
-    // A waiting reader is woken by the first sample.
-    marker.write("buffer_percent", "0")?;
+    // A waiting reader is woken by the first sample. (Kernels before 5.0 have no such file and
+    // behave this way.)
+    let _ = marker.write("buffer_percent", "0");
     marker.set_filter(EXEC, FILTER)?;
     marker.write(&format!("{EXEC}/enable"), "1")?;
     marker.write("tracing_on", "1")?;

@@ -66,8 +66,9 @@ const LIBRARY_PREFIXES: [&str; 4] =
 impl PlannedTracepoint {
     /// True if the tracepoint is one of the tracer's probes in the code of a library.
     pub(super) fn is_in_library(&self) -> bool {
-        let is_prefix = |prefix: &&str| self.name.starts_with(*prefix);
-        self.system.starts_with(GROUP_PREFIX) && LIBRARY_PREFIXES.iter().any(|it| is_prefix(it))
+        let mut prefixes = LIBRARY_PREFIXES.iter();
+        self.system.starts_with(GROUP_PREFIX)
+            && prefixes.any(|prefix| self.name.starts_with(prefix))
     }
 }
 
