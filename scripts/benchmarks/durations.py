@@ -52,7 +52,7 @@ def _kinds(bench):
         Kind("read", "pread, 1 B", count, _call("pread64", False)),
         Kind("write", "pwrite, 1 B", count, _call("pwrite64", False)),
         Kind("fsync", "fsync", count // 20, _call("fsync", False), more="disk"),
-        Kind("aio", "io_submit → io_getevents, 4 KiB direct", count // 4, lambda it: it.get("kind") == "async", more="libaio"),
+        Kind("aio", "io_submit → io_getevents, 4 KiB direct", count // 4, lambda it: it.get("kind") == "async", more="asynchronous"),
         Kind("uring", "io_uring_enter, 1 B", count, _call("io_uring_enter", False)),
         Kind("exec", "vfork and execve", count // 10, _call("vfork", False), words=("-e", "%default,vfork"), more="program"),
     ]

@@ -39,7 +39,7 @@ WRITERS = {
 }
 PEER = "perf script"
 # The processors of each row: a number of them, and the words that keep a command to them.
-PLACES = {1: ["taskset", "-c", "0"], os.cpu_count(): []}
+PLACES = {1: ["taskset", "-c", "0"], len(os.sched_getaffinity(0)): []}
 
 
 def run(bench):

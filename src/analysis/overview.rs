@@ -121,6 +121,7 @@ impl Sink for SelectedOverview {
 impl Sink for Overview {
     type Error = Infallible;
     const USES_BEGINS: bool = false;
+    const IS_COSTLY: bool = true;
 
     fn step(&mut self, time: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
         let done = CompletedOp::of(step);

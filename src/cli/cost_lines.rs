@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::capture::header::TracerCost;
+use crate::event::probe_events::GROUP_PREFIX;
 use crate::pipeline::{DurationShare, Summary};
 use crate::text::quantity::{counted, time};
 
@@ -39,22 +40,25 @@ pub(super) fn cost(summary: &Summary) -> Option<String> {
 }
 
 /// System calls whose durations contain the start of a program, at which the kernel copies the
-/// pages with probes.
+/// pages with probes, and reports the opened program.
 const PROGRAM_STARTS: [&str; 6] = ["clone", "clone3", "execve", "execveat", "fork", "vfork"];
 
 /// Recorded kinds of operations whose durations contain more of the tracer's own than is measured:
 /// what other threads and the disk do for them is recorded, too.
 pub(super) fn kinds_with_more(summary: &Summary) -> Vec<&'static str> {
     let header = &summary.header;
+    if header.imported.is_some() || summary.duration_share().is_none() {
+        return Vec::new();
+    }
     let has_call = |wanted: &[&str]| header.calls.iter().any(|call| wanted.contains(&&**call));
-    let has_disks = header.tracepoints.iter().any(|point| point.system == "block");
+    let has_event =
+        |system: &str| header.tracepoints.iter().any(|point| point.system.starts_with(system));
+    let is_heard = header.names.ends_with("fanotify");
+    let slows_starts = has_event(GROUP_PREFIX) || is_heard;
     let kinds = [
-        (has_disks, "calls that wait for a disk"),
-        (
-            has_call(&["io_submit"]) && summary.ledger.asynchronous > 0,
-            "asynchronous operations of libaio",
-        ),
-        (has_call(&PROGRAM_STARTS), "calls that start a program"),
+        (has_event("block"), "calls that wait for a disk"),
+        (summary.ledger.asynchronous > 0, "asynchronous operations"),
+        (has_call(&PROGRAM_STARTS) && slows_starts, "calls that start a program"),
         (header.names == "fanotify", "opens"),
     ];
     kinds.into_iter().filter(|(is_recorded, _)| *is_recorded).map(|(_, kind)| kind).collect()

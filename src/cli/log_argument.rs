@@ -92,7 +92,8 @@ fn log_of(argument: &Path) -> Result<PathBuf, CliError> {
             ),
         })
     })?;
-    print_line(&format!("{} (the newest recording)", newest.display()));
+    let of_user = if others.is_empty() { "" } else { " of this user" };
+    print_line(&format!("{} (the newest recording{of_user})", newest.display()));
     Ok(newest)
 }
 

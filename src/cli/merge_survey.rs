@@ -20,8 +20,8 @@ use crate::units::KernelTime;
 /// its recording.
 pub(super) const LEAD_NS: u64 = 60_000_000_000;
 
-/// First date that a recording can have, ns since 1970: that of 2001. A machine without a clock
-/// begins in 1970, and would put the dates of all others off.
+/// First date of a clock that is set, ns since 1970: that of 2001. A machine without a clock begins
+/// in 1970.
 const FIRST_DATE_NS: u64 = 978_307_200_000_000_000;
 
 /// A recording that is merged.
@@ -42,6 +42,8 @@ pub(super) struct SurveyedLog {
     /// True for a part of a longer recording: its wall clock was read at the start of that one.
     pub(super) is_part: bool,
     readings: Vec<ClockReading>,
+    /// True if the wall clock of the host was not set, while those of others were.
+    has_unset_clock: bool,
     identity: HostIdentity,
     /// Properties of its host.
     facts: Vec<(String, String)>,
@@ -148,6 +150,7 @@ impl JobSurvey {
 
     /// Finds the clock of each recording: all recordings of one boot share it.
     fn align(&mut self) {
+        self.move_unset_clocks();
         for log in &self.logs {
             if let Some(host) = self.hosts.get_mut(log.host) {
                 host.add_readings(&log.readings);
@@ -167,10 +170,35 @@ impl JobSurvey {
         }
     }
 
+    /// Moves the readings of hosts whose clocks are not set to the first date of the others, so
+    /// that these keep their dates. The recordings of such a host keep their places to each other.
+    fn move_unset_clocks(&mut self) {
+        let first = |log: &SurveyedLog| log.readings.first().map(|reading| reading.wall_ns);
+        let is_set = |wall: &u64| *wall >= FIRST_DATE_NS;
+        let Some(earliest) = self.logs.iter().filter_map(first).filter(is_set).min() else {
+            return;
+        };
+        for host in 0..self.hosts.len() {
+            let is_unset = |log: &SurveyedLog| {
+                log.host == host && first(log).is_some_and(|wall| !is_set(&wall))
+            };
+            let unset = self.logs.iter().filter(|log| is_unset(log)).filter_map(first);
+            let Some(begin) = unset.min() else { continue };
+            for log in self.logs.iter_mut().filter(|log| is_unset(log)) {
+                log.has_unset_clock = true;
+                // The clock may have been set meanwhile.
+                log.readings.retain(|reading| !is_set(&reading.wall_ns));
+                for reading in &mut log.readings {
+                    reading.wall_ns = reading.wall_ns - begin + earliest;
+                }
+            }
+        }
+    }
+
     /// Returns the error bound of the order of two events of different clocks, ns: 0 if there is
     /// one clock, `None` if a recording has no dates.
     pub(super) fn order_bound_ns(&self) -> Option<u64> {
-        let undated = self.logs.iter().filter(|log| log.readings.is_empty()).count();
+        let undated = self.logs.iter().filter(|log| !log.is_dated()).count();
         if undated > 0 && self.logs.len() > 1 {
             return None;
         }
@@ -229,7 +257,7 @@ impl SurveyedLog {
 
     /// Returns true if the log has dates.
     pub(super) fn is_dated(&self) -> bool {
-        !self.readings.is_empty()
+        !self.readings.is_empty() && !self.has_unset_clock
     }
 
     /// Returns true if two recordings of a host overlap in time.
@@ -277,7 +305,8 @@ fn look(path: &Path) -> Result<SurveyedLog, CliError> {
         start,
         end: end.as_ref().map_or(start, |end| KernelTime(end.end_ns)),
         is_system: header.scope.mode == "system",
-        readings: dated(wall_clock::readings(&header, end.as_ref())),
+        readings: wall_clock::readings(&header, end.as_ref()),
+        has_unset_clock: false,
         identity,
         facts: host_facts(&header),
         has_end: end.is_some(),
@@ -288,12 +317,6 @@ fn look(path: &Path) -> Result<SurveyedLog, CliError> {
         is_part: header.excerpt.as_ref().is_some_and(|part| part.recording_start_ns != start.0),
         node_ranks: header.scope.ranks.iter().filter_map(|process| process.rank).collect(),
     })
-}
-
-/// Returns the readings of a clock, or none of one that is not set.
-fn dated(readings: Vec<ClockReading>) -> Vec<ClockReading> {
-    let is_set = readings.iter().all(|reading| reading.wall_ns >= FIRST_DATE_NS);
-    if is_set { readings } else { Vec::new() }
 }
 
 /// Properties of a host.

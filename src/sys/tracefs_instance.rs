@@ -247,6 +247,16 @@ impl Instance {
         File::open(&path).map_err(|error| at(&path, error))
     }
 
+    /// Opens a setting, for repeated writes. The instance is not removed while the file is open.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::write`].
+    pub fn open_switch(&self, file: &str) -> io::Result<File> {
+        let path = self.root.join(file);
+        OpenOptions::new().write(true).open(&path).map_err(|error| at(&path, error))
+    }
+
     /// Opens a stream of samples whose reads do not wait.
     ///
     /// # Errors

@@ -34,6 +34,7 @@ pub mod joined_ranks;
 pub mod kernel_objects;
 mod late_looks;
 mod layers;
+mod library_probes;
 pub mod log_limits;
 pub mod log_message;
 pub mod log_thread;

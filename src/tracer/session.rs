@@ -38,7 +38,7 @@ use super::tracepoint_plan::{RingKind, SourceKind};
 use super::unprivileged;
 use super::uprobes::aio::AioProbes;
 use super::uprobes::code_readers::CodeReaderWatch;
-use super::wait::{AwaitedEnds, Deadline, WakeSources, wait_for};
+use super::wait::{AwaitedEnds, Deadline, wait_for};
 use crate::capture::fact::Text;
 use crate::capture::format::FrameKind;
 use crate::capture::header::{self, Disk, End};
@@ -208,6 +208,10 @@ impl Session {
         let (opened, choice, AllProbes { mut naming, layers, aio }) =
             open_events(options, context, &mut warnings, cancellation)?;
         let OpenedSource { source, drained, names: names_rings, ring_bytes } = opened;
+        let marker = naming.probes.as_ref().map(Probes::marker).or_else(|| aio.marker());
+        let (probes, has_lists) = (source.library_probes(), aio.marker().is_some());
+        let code_readers =
+            CodeReaderWatch::begin(marker, probes, naming.names, has_lists, &own_name);
         let (names, layouts) = (naming.names, layouts(source.as_ref())?);
         let (machine, source_ref) = (host.machine.as_str(), source.as_ref());
         let names_readers =
@@ -276,9 +280,6 @@ impl Session {
         };
         warnings.extend(take_snapshot(options, names, subject, &threads.to_log, &own_name)?);
         names_readers.look_at_opens();
-        let marker = naming.probes.as_ref().map(Probes::marker).or_else(|| aio.marker());
-        let (code_readers, found) = CodeReaderWatch::begin(marker, source.as_ref(), &header.clock);
-        warnings.extend(found);
         Ok(Self {
             source,
             code_readers,
@@ -305,7 +306,7 @@ impl Session {
 
     /// Waits for the event that ends the recording, and returns its name.
     fn watch(
-        &mut self,
+        &self,
         options: &Options,
         mut ends: AwaitedEnds,
         program: Option<&Running>,
@@ -321,27 +322,16 @@ impl Session {
                 Ok(timeout) => timeout,
                 Err(reason) => return reason,
             };
+            let log = &self.threads.log_signals;
             let (lists, mounts) = (self.names.long_lists(), self.mounts.as_ref());
             let segments = options.segments.as_ref();
-            let sources = WakeSources {
-                signals: interrupts.fd(),
-                log: &self.threads.log_signals,
-                lists_grown: lists.grown(),
-                mounts,
-                segments,
-                code_readers: self.code_readers.fd(),
-                ends: &ends,
-            };
-            let ready = wait_for(&sources, timeout);
+            let (grown, signals) = (lists.grown(), interrupts.fd());
+            let ready = wait_for(signals, log, grown, mounts, segments, &ends, timeout);
             if let Some(reason) = ready.ended_by_log {
                 return reason;
             }
             if ready.lists_grown {
                 lists.follow(self.source.as_ref());
-            }
-            if ready.code_reader_started {
-                let source = self.source.as_ref();
-                self.warnings.extend(self.code_readers.look(source, &self.clock));
             }
             if ready.mounts_changed {
                 snapshot::send(&self.threads.to_log, Vec::from_iter(mounts::file_systems().ok()));
@@ -383,9 +373,7 @@ impl Session {
 
     /// Switches all events off: no event is recorded after this call. Returns the error of the
     /// kernel, if it refuses.
-    fn switch_off(&mut self) -> Option<String> {
-        // An instance with an open stream cannot be removed.
-        self.code_readers = CodeReaderWatch::default();
+    fn switch_off(&self) -> Option<String> {
         snapshot::switching_off(&self.threads.to_log);
         // ORDERING: Release: a thread that finds a ring off by this sees it.
         self.threads.is_over.store(true, Ordering::Release);
@@ -409,8 +397,7 @@ impl Session {
         let books = has_own_books.and_then(|it| snapshot::books_of_ended(it.pid()));
         let has_books = books.is_some() || self.has_joined;
         // From here on a recording exists: its warnings carry later errors.
-        warnings.extend(self.source.disturbed());
-        warnings.extend(self.switch_off());
+        warnings.extend(self.source.disturbed().into_iter().chain(self.switch_off()));
         let end_time = clock::both();
         let wall_moved_ns = Some(header_end::wall_moved_ns(&self.clock));
         let counters = proc::text("/proc/diskstats", Text::DISKSTATS_END, Pid(0)).ok();
@@ -435,6 +422,7 @@ impl Session {
         };
         warnings.extend(self.probes.as_ref().and_then(Probes::missed_names));
         warnings.extend(self.layers.as_ref().and_then(Layers::missed));
+        warnings.extend(self.code_readers.warning());
         warnings.extend(self.names.end_reading());
         warnings.extend(snapshot::late_cpus(&self.cpus));
         warnings.extend(cpus_gone(&drained, self.is_inherited));
@@ -458,9 +446,9 @@ impl Session {
         let last = writer.write_atomically(|it| it.json(FrameKind::END, clock::now(), &end));
         let log_error = counted.error.or(last.err());
         let sync_error = writer.synced().err().filter(|_| log_error.is_none());
-        let (source, names) = (self.source, self.names);
+        let (source, readers) = (self.source, (self.names, self.code_readers));
         let objects = of_probes(self.probes, self.layers, self.aio);
-        let close = move || close_all((drained, names), source, objects, self.leaves_nothing);
+        let close = move || close_all((drained, readers), source, objects, self.leaves_nothing);
         // If the thread cannot be started the closure is dropped, and closes everything.
         let closing = std::thread::Builder::new().spawn(close).ok();
         let log_bytes = writer.written();

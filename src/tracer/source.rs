@@ -4,8 +4,10 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
+use std::sync::Arc;
 
 use super::error::TracerError;
+use super::library_probes::LibraryProbes;
 use super::ring_stream::RingStream;
 use super::tracepoint_plan::{Need, PlannedTracepoint, RingKind};
 use crate::capture::header::{Counts, RecordLayout, RingCounts, Tracepoint};
@@ -44,14 +46,9 @@ pub trait Source: Send + std::fmt::Debug {
         Ok(())
     }
 
-    /// Switches off the probes in the code of libraries for the rest of the recording, which takes
-    /// them out of the memory of programs.
-    ///
-    /// # Errors
-    ///
-    /// Errors of the kernel.
-    fn switch_off_library_probes(&self) -> io::Result<()> {
-        Ok(())
+    /// Returns the switches of the recorded probes in libraries.
+    fn library_probes(&self) -> Arc<LibraryProbes> {
+        Arc::default()
     }
 
     /// Follows the threads that `now_there` returns, and their children, if the kernel supports

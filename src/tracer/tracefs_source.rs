@@ -19,17 +19,17 @@
 
 use std::fs::File;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 
 use super::call_counter::CallCounter;
 use super::error::TracerError;
+use super::library_probes::{LibraryProbes, is_in_library};
 use super::name_source::NameSource;
 use super::perf_source::{PerfSource, chains_layout, layout, open_chains, task_ring};
 use super::ring_stream::RingStream;
 use super::source::{Described, KernelCounts, NamesRings, OpenedSource, RingSizes, Source};
 use super::tracepoint_plan::{PlannedTracepoint, RingKind};
 use crate::capture::header::{Counts, RecordLayout, RingCounts};
-use crate::event::probe_events::GROUP_PREFIX;
 use crate::record::PageLayout;
 use crate::sys::cpu_topology::online_cpus;
 use crate::sys::instance_pool;
@@ -58,12 +58,12 @@ struct TracefsSource {
     instances: Vec<(RingKind, Instance)>,
     /// Settings of each instance.
     set: Vec<Vec<String>>,
-    /// True when the probes in libraries have been switched off.
-    are_probes_off: AtomicBool,
     /// Tracepoints with call chains.
     chained: PerfSource,
     /// Counter of calls that are not recorded.
     counter: Option<CallCounter>,
+    /// Probes in libraries.
+    library_probes: Arc<LibraryProbes>,
     cpus: Vec<u32>,
     header_page: String,
     header_event: String,
@@ -119,14 +119,15 @@ pub fn open(
         names.extend(ring(RingKind::Names)?.map(|waking| NamesRings { waking, entries }));
     }
     let cpus = cpus.to_vec();
+    let switches = library_switches(&described, &instances).map_err(TracerError::Instance)?;
     let set = instances.iter().map(|it| settings(&it.1, &described)).collect::<io::Result<_>>();
     let source = Box::new(TracefsSource {
         tracepoints: described,
         set: set.map_err(TracerError::Instance)?,
-        are_probes_off: AtomicBool::new(false),
         instances,
         chained,
         counter,
+        library_probes: Arc::new(LibraryProbes::new(switches)),
         cpus,
         header_page,
         header_event,
@@ -192,10 +193,39 @@ fn settings(instance: &Instance, tracepoints: &[Described]) -> io::Result<Vec<St
     set.into_iter().chain(filtered.map(filter)).collect()
 }
 
-/// Removes the tracer's own probes from the events of these settings.
-fn without_probes(mut settings: Vec<String>) -> Vec<String> {
+/// Returns the file that switches an event of an instance.
+fn switch_of(point: &PlannedTracepoint) -> String {
+    format!("events/{}/{}/enable", point.system, point.name)
+}
+
+/// Returns the instances that record an event.
+fn recording<'a>(
+    instances: &'a [(RingKind, Instance)],
+    point: &PlannedTracepoint,
+) -> impl Iterator<Item = &'a (RingKind, Instance)> {
+    let ring = point.ring;
+    instances.iter().filter(move |(kind, _)| *kind == ring)
+}
+
+/// Opens the switches of all probes in libraries.
+fn library_switches(
+    tracepoints: &[Described],
+    instances: &[(RingKind, Instance)],
+) -> io::Result<Vec<File>> {
+    let points = tracepoints.iter().map(|point| &point.planned);
+    let points = points.filter(|point| point.is_in_library());
+    let switches = points.flat_map(|point| {
+        recording(instances, point).map(|(_, instance)| instance.open_switch(&switch_of(point)))
+    });
+    switches.collect()
+}
+
+/// Removes the probes in libraries from the events of these settings.
+fn without_library_probes(mut settings: Vec<String>) -> Vec<String> {
     if let Some(events) = settings.first_mut() {
-        let others = events.lines().filter(|event| !event.starts_with(GROUP_PREFIX));
+        let others = events.lines().filter(|event| {
+            !event.split_once(':').is_some_and(|(system, name)| is_in_library(system, name))
+        });
         *events = others.collect::<Vec<_>>().join("\n");
     }
     settings
@@ -229,23 +259,6 @@ impl TracefsSource {
         Ok(all)
     }
 
-    /// Switches events on or off in the instances that record them.
-    fn switch_events(
-        &self,
-        is_wanted: &dyn Fn(&PlannedTracepoint) -> bool,
-        on: &str,
-    ) -> io::Result<()> {
-        for PlannedTracepoint { ring, system, name, .. } in
-            self.tracepoints.iter().map(|point| &point.planned).filter(|point| is_wanted(point))
-        {
-            let instances = self.instances.iter().filter(|(kind, _)| kind == ring);
-            for (_, instance) in instances {
-                instance.write(&format!("events/{system}/{name}/enable"), on)?;
-            }
-        }
-        Ok(())
-    }
-
     fn switch(&self, order: impl IntoIterator<Item = RingKind>, on: &str) -> io::Result<()> {
         for wanted in order {
             let found = self.instances.iter().find(|it| it.0 == wanted);
@@ -275,24 +288,24 @@ impl Source for TracefsSource {
     }
 
     fn switch_on(&self, is_wanted: &dyn Fn(&PlannedTracepoint) -> bool) -> io::Result<()> {
-        // ORDERING: as in switch_off_library_probes().
-        let are_probes_off = self.are_probes_off.load(Ordering::Relaxed);
-        let is_on = |point: &PlannedTracepoint| {
-            is_wanted(point) && !(are_probes_off && point.is_in_library())
-        };
-        self.switch_events(&is_on, "1")
+        self.library_probes.unless_out(|| {
+            let points = self.tracepoints.iter().map(|point| &point.planned);
+            for point in points.filter(|point| is_wanted(point)) {
+                for (_, instance) in recording(&self.instances, point) {
+                    instance.write(&switch_of(point), "1")?;
+                }
+            }
+            Ok(())
+        })
     }
 
-    fn switch_off_library_probes(&self) -> io::Result<()> {
-        // ORDERING: the thread that switches probes off is the one that reads this at the end.
-        self.are_probes_off.store(true, Ordering::Relaxed);
-        self.switch_events(&PlannedTracepoint::is_in_library, "0")
+    fn library_probes(&self) -> Arc<LibraryProbes> {
+        Arc::clone(&self.library_probes)
     }
 
     fn disturbed(&self) -> Vec<String> {
-        // ORDERING: as in switch_off_library_probes().
-        let are_probes_off = self.are_probes_off.load(Ordering::Relaxed);
-        let compared = |set: Vec<String>| if are_probes_off { without_probes(set) } else { set };
+        let are_out = self.library_probes.are_out();
+        let compared = |set: Vec<String>| if are_out { without_library_probes(set) } else { set };
         let warnings = self.instances.iter().zip(&self.set).filter_map(|((ring, instance), set)| {
             let is_on = instance.read("tracing_on").is_ok_and(|it| it.trim() == "1");
             let now = settings(instance, &self.tracepoints);

@@ -133,78 +133,42 @@ pub(super) struct WaitResult {
     pub(super) mounts_changed: bool,
     /// A segment of the log is to begin.
     pub(super) segment_wanted: bool,
-    /// A program has started that may read the code of others.
-    pub(super) code_reader_started: bool,
     /// Indices of the processes that have ended, ascending.
     pub(super) ended: Vec<usize>,
 }
 
-/// Descriptors that end a wait.
-pub(super) struct WakeSources<'a> {
-    /// Descriptor of the signals.
-    pub(super) signals: BorrowedFd<'a>,
-    /// States of the log.
-    pub(super) log: &'a LogSignals,
-    /// Signal that a list of asynchronous operations is longer than all before.
-    pub(super) lists_grown: &'a EventFd,
-    /// Mounts, if they are watched.
-    pub(super) mounts: Option<&'a MountWatch>,
-    /// Requests for segments of the log, if there can be any.
-    pub(super) segments: Option<&'a SegmentRequests>,
-    /// Starts of programs that read the code of others, if they are watched.
-    pub(super) code_readers: Option<BorrowedFd<'a>>,
-    /// Ends of processes.
-    pub(super) ends: &'a AwaitedEnds,
-}
-
-/// Event of a wait, by its descriptor.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum AwaitedEvent {
-    Signal,
-    Log(&'static str),
-    Lists,
-    Mounts,
-    Segment,
-    CodeReader,
-    End(usize),
-}
-
 /// Waits until one of the descriptors is readable, or the timeout is over.
-pub(super) fn wait_for(sources: &WakeSources<'_>, timeout: PollTimeout) -> WaitResult {
-    let WakeSources { signals, log, lists_grown, mounts, segments, code_readers, ends } = sources;
-    let mut wakes = vec![
-        (AwaitedEvent::Signal, *signals, PollFlags::POLLIN),
-        (AwaitedEvent::Log("log not writable"), log.failed.as_fd(), PollFlags::POLLIN),
-        (AwaitedEvent::Log("log size"), log.full.as_fd(), PollFlags::POLLIN),
-        (AwaitedEvent::Log("operations"), log.counted.as_fd(), PollFlags::POLLIN),
-        (AwaitedEvent::Lists, lists_grown.as_fd(), PollFlags::POLLIN),
+pub(super) fn wait_for(
+    signals: BorrowedFd<'_>,
+    log: &LogSignals,
+    lists_grown: &EventFd,
+    mounts: Option<&MountWatch>,
+    segments: Option<&SegmentRequests>,
+    awaited: &AwaitedEnds,
+    timeout: PollTimeout,
+) -> WaitResult {
+    let ends = awaited.processes.as_slice();
+    let mut fds = vec![
+        PollFd::new(signals, PollFlags::POLLIN),
+        PollFd::new(log.failed.as_fd(), PollFlags::POLLIN),
+        PollFd::new(log.full.as_fd(), PollFlags::POLLIN),
+        PollFd::new(log.counted.as_fd(), PollFlags::POLLIN),
+        PollFd::new(lists_grown.as_fd(), PollFlags::POLLIN),
     ];
-    let processes = ends.processes.iter().enumerate();
-    wakes.extend(
-        processes.map(|(place, it)| (AwaitedEvent::End(place), it.as_fd(), PollFlags::POLLIN)),
-    );
-    wakes.extend(segments.map(|it| (AwaitedEvent::Segment, it.as_fd(), PollFlags::POLLIN)));
-    wakes.extend(mounts.map(|it| (AwaitedEvent::Mounts, it.as_fd(), PollFlags::POLLPRI)));
-    wakes.extend(code_readers.map(|it| (AwaitedEvent::CodeReader, it, PollFlags::POLLIN)));
-    let mut fds = Vec::from_iter(wakes.iter().map(|(_, fd, flags)| PollFd::new(*fd, *flags)));
+    fds.extend(ends.iter().map(|it| PollFd::new(it.as_fd(), PollFlags::POLLIN)));
+    fds.extend(segments.map(|requests| PollFd::new(requests.as_fd(), PollFlags::POLLIN)));
+    fds.extend(mounts.map(|it| PollFd::new(it.as_fd(), PollFlags::POLLPRI)));
     // An interrupted wait counts as a completed one: the caller checks everything again.
-    let _ = poll(&mut fds, ends.shortened(timeout));
-    let ready = fds.iter().zip(&wakes).filter(|(fd, _)| fd.any().unwrap_or(false));
-    let ready: Vec<AwaitedEvent> = ready.map(|(_, (wake, ..))| *wake).collect();
-    let is_ready = |wake| ready.contains(&wake);
-    WaitResult {
-        ended_by_log: ready.iter().find_map(|wake| match wake {
-            AwaitedEvent::Log(state) => Some(*state),
-            _ => None,
-        }),
-        lists_grown: is_ready(AwaitedEvent::Lists),
-        mounts_changed: is_ready(AwaitedEvent::Mounts),
-        segment_wanted: is_ready(AwaitedEvent::Segment),
-        code_reader_started: is_ready(AwaitedEvent::CodeReader),
-        ended: Vec::from_iter(
-            (0..ends.processes.len()).filter(|it| is_ready(AwaitedEvent::End(*it))),
-        ),
-    }
+    let _ = poll(&mut fds, awaited.shortened(timeout));
+    let ready: Vec<bool> = fds.iter().map(|it| it.any().unwrap_or(false)).collect();
+    let at = |place: usize| ready.get(place).copied().unwrap_or(false);
+    let states = [(1, "log not writable"), (2, "log size"), (3, "operations")];
+    let ended_by_log = states.iter().find(|(place, _)| at(*place)).map(|(_, name)| *name);
+    let ended = (0..ends.len()).filter(|it| at(it + 5)).collect();
+    let after_ends = ends.len() + 5;
+    let mounts_changed = at(after_ends + usize::from(segments.is_some()));
+    let segment_wanted = segments.is_some() && at(after_ends);
+    WaitResult { ended_by_log, lists_grown: at(4), mounts_changed, segment_wanted, ended }
 }
 
 /// Time after the failure of the launched program in which the processes that have joined it may

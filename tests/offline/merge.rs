@@ -472,6 +472,9 @@ fn clock_of_1970_counts_as_none() {
     let later_ns = 5_000_000_000 - i64::try_from(wall).expect("in this century");
     let unset = Made { host: "beta", later_ns, ..DD }.write(dir.path(), "unset");
     let archive = dir.path().join("job.otf2");
-    let said = merged(&[set, unset], &archive, &[]);
+    let said = merged(&[set, unset.clone()], &archive, &[]);
     assert!(said.contains("1 recording has no dates"), "{said}");
+    // Alone it has the dates that it has.
+    let said = merged(&[unset], &dir.path().join("alone.otf2"), &[]);
+    assert!(!said.contains("no dates"), "{said}");
 }

@@ -5,21 +5,28 @@
 //! valgrind is translated from what its memory has: it would take the breakpoint for an instruction
 //! of its own, and die by SIGTRAP.
 //!
-//! Beside such a program, there are no probes. If one starts later, the probes are switched off,
-//! which takes the breakpoints out of all memory. An emulator takes some tens of milliseconds until
-//! it loads the libraries of its program; the probes are gone before that.
+//! Beside such a program, there are no probes. If one starts later, a thread takes the probes out
+//! of all memory. An emulator takes some tens of milliseconds until it loads the libraries of its
+//! program; the probes are gone before that, unless no CPU is free for the thread.
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::super::source::Source;
-use crate::capture::header::Clock;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+
+use super::super::library_probes::LibraryProbes;
+use super::super::name_source::NameSource;
+use super::super::named_thread::spawn_named;
 use crate::sys::tracefs_instance::Instance;
 use crate::sys::{clock, proc};
-use crate::units::Pid;
+use crate::units::{KernelTime, Pid};
 
 /// Reason why there must be no probes beside an emulator.
 const REASON: &str = "reads the instructions of programs, and would take a probe for one of them";
@@ -90,82 +97,122 @@ fn running() -> Option<String> {
     })
 }
 
-/// Takes the probes out of libraries for the rest of the recording, because of this program.
-/// Returns a warning.
-fn leave_libraries(source: &dyn Source, program: &str, begin: &Clock) -> String {
-    let switched = source.switch_off_library_probes();
-    let since = Duration::from_nanos(clock::now().0.saturating_sub(begin.start_ns));
-    let since = since.as_secs_f64();
-    match switched {
-        Ok(()) => format!(
-            "the probes in libraries were taken out {since:.1} s after the start: {program} {REASON}; from then on opens that \
-             fail have no names, and libaio's lists are read from memory"
-        ),
-        Err(error) => format!(
-            "the probes could not be taken out of libraries ({error}): {program} {REASON}, and may die by SIGTRAP"
-        ),
+/// Returns the losses of a recording without its probes in libraries, as a part of a sentence.
+fn losses(names: NameSource, has_lists: bool) -> String {
+    let of_names = match names {
+        NameSource::UprobeFanotify => {
+            Some("the paths of opens that fail, of renames and of removals are not known")
+        }
+        NameSource::Uprobe => Some("paths are known of opened files only"),
+        _ => None,
+    };
+    let of_lists = match names.reads() {
+        true => "lists of libaio are read from memory",
+        false => "operations of libaio are not recorded",
+    };
+    let losses = of_names.into_iter().chain(has_lists.then_some(of_lists));
+    format!("from then on {}", losses.collect::<Vec<_>>().join(", and "))
+}
+
+/// Probes that are taken out of libraries when an emulator starts.
+#[derive(Clone, Debug)]
+struct Withdrawal {
+    probes: Arc<LibraryProbes>,
+    begin: KernelTime,
+    losses: String,
+}
+
+impl Withdrawal {
+    /// Takes the probes out, for this reason, and returns a warning.
+    fn carry_out(&self, reason: &str) -> String {
+        let taken_out = self.probes.take_out();
+        let since = Duration::from_nanos(clock::now().0.saturating_sub(self.begin.0));
+        let (since, losses) = (since.as_secs_f64(), &self.losses);
+        match taken_out {
+            Ok(()) => format!(
+                "the probes in libraries were taken out {since:.1} s after the start: {reason}; {losses}"
+            ),
+            Err(error) => format!(
+                "not all probes could be taken out of libraries ({error}): {reason}; {losses}"
+            ),
+        }
     }
 }
 
 /// Watch on the start of programs that read the instructions of others, while there are probes in
-/// libraries.
+/// libraries: a thread. It ends with this value.
 #[derive(Debug, Default)]
 pub struct CodeReaderWatch {
-    /// Samples of an instance as text, a line each; `None`: there are no probes in libraries.
-    starts: Option<File>,
-    /// Part of a line that is not complete.
-    rest: String,
+    warning: Arc<Mutex<Option<String>>>,
+    thread: Option<(Arc<EventFd>, JoinHandle<()>)>,
 }
 
 impl CodeReaderWatch {
     /// Begins to watch with an instance that marks probes as in use, if the source records probes
     /// in libraries. The probes are taken out if such a program has started since they were made,
-    /// and a warning is returned.
+    /// or if starts cannot be watched. `has_lists`: the probes record lists of libaio.
     pub(in super::super) fn begin(
         marker: Option<&Instance>,
-        source: &dyn Source,
-        begin: &Clock,
-    ) -> (Self, Option<String>) {
-        let has_probes = source.tracepoints().iter().any(|point| point.planned.is_in_library());
-        let Some(marker) = marker.filter(|_| has_probes) else { return (Self::default(), None) };
-        let reader = match starts(marker) {
-            Ok(starts) => match running() {
-                None => return (Self { starts: Some(starts), rest: String::new() }, None),
-                Some(reader) => reader,
-            },
-            Err(error) => format!("a program that cannot be noticed ({error})"),
+        probes: Arc<LibraryProbes>,
+        names: NameSource,
+        has_lists: bool,
+        own_name: &str,
+    ) -> Self {
+        let Some(marker) = marker.filter(|_| !probes.is_empty()) else { return Self::default() };
+        let losses = losses(names, has_lists);
+        let withdrawal = Withdrawal { probes, begin: clock::now(), losses };
+        let warning = Arc::new(Mutex::new(None));
+        let begun = stop_event().and_then(|stop| {
+            let (starts, until) = (starts(marker)?, Arc::clone(&stop));
+            let (withdrawal, noted) = (withdrawal.clone(), Arc::clone(&warning));
+            let run = move || watch(starts, &until, &withdrawal, &noted);
+            let thread = spawn_named(own_name, run).map_err(io::Error::other)?;
+            Ok((stop, thread))
+        });
+        let thread = match begun {
+            Ok(thread) => Some(thread),
+            Err(error) => {
+                let reason = format!("the start of an emulator would not be noticed ({error})");
+                note(&warning, withdrawal.carry_out(&reason));
+                None
+            }
         };
-        (Self::default(), Some(leave_libraries(source, &reader, begin)))
+        Self { warning, thread }
     }
 
-    /// Returns the descriptor that is readable when a program has started.
-    pub(in super::super) fn fd(&self) -> Option<BorrowedFd<'_>> {
-        self.starts.as_ref().map(AsFd::as_fd)
-    }
-
-    /// Takes the probes out of libraries if a program has started that reads the instructions of
-    /// others. Returns a warning then.
-    pub(in super::super) fn look(&mut self, source: &dyn Source, begin: &Clock) -> Option<String> {
-        let program = self.started()?;
-        self.starts = None;
-        Some(leave_libraries(source, &program, begin))
-    }
-
-    /// Returns the program that has started since the last call and reads the instructions of
-    /// others, if there is one: its path and process.
-    fn started(&mut self) -> Option<String> {
-        let mut bytes = vec![0; 4096];
-        while let Ok(count @ 1..) = self.starts.as_mut()?.read(&mut bytes) {
-            self.rest.push_str(&String::from_utf8_lossy(bytes.get(..count).unwrap_or_default()));
-        }
-        let complete = self.rest.rfind('\n').map_or(0, |end| end + 1);
-        let lines: String = self.rest.drain(..complete).collect();
-        lines.lines().find_map(emulator_of)
+    /// Returns a warning if the probes have been taken out.
+    pub(in super::super) fn warning(&self) -> Option<String> {
+        self.warning.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
+impl Drop for CodeReaderWatch {
+    fn drop(&mut self) {
+        if let Some((stop, thread)) = self.thread.take() {
+            let _ = stop.write(1);
+            let _ = thread.join();
+        }
+    }
+}
+
+fn note(warning: &Mutex<Option<String>>, text: String) {
+    *warning.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
+}
+
+fn stop_event() -> io::Result<Arc<EventFd>> {
+    Ok(Arc::new(EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?))
+}
+
+/// Options of an instance with which its samples are other text, or its stream is always readable.
+/// A new instance has those of the top one.
+const FORM_OPTIONS: [&str; 5] = ["block", "raw", "hex", "bin", "fields"];
+
 /// Has an instance record the starts of programs that may be emulators, and returns its samples.
 fn starts(marker: &Instance) -> io::Result<File> {
+    for option in FORM_OPTIONS {
+        // Some kernels have fewer options.
+        let _ = marker.write(&format!("options/{option}"), "0");
+    }
     // A waiting reader is woken by the first sample. (Kernels before 5.0 have no such file and
     // behave this way.)
     let _ = marker.write("buffer_percent", "0");
@@ -175,8 +222,45 @@ fn starts(marker: &Instance) -> io::Result<File> {
     marker.open_nonblocking("trace_pipe")
 }
 
-/// Returns path and process of the emulator whose start a line of `trace_pipe` shows. A path may
-/// have any characters.
+/// Waits for the start of an emulator, and takes the probes out then.
+fn watch(
+    mut starts: File,
+    stop: &EventFd,
+    withdrawal: &Withdrawal,
+    warning: &Mutex<Option<String>>,
+) {
+    // An emulator may have started since the probes were made.
+    let mut found = running();
+    while found.is_none() {
+        let fds = [starts.as_fd(), stop.as_fd()];
+        let mut fds = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+        match poll(&mut fds, PollTimeout::NONE) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(_) => return,
+        }
+        let [_, stopped] = fds;
+        if stopped.any().unwrap_or(true) {
+            return;
+        }
+        // A path with a line end is found among the processes.
+        let text = read_all(&mut starts);
+        found = text.lines().find_map(emulator_of).or_else(running);
+    }
+    let Some(program) = found else { return };
+    note(warning, withdrawal.carry_out(&format!("{program} {REASON}")));
+}
+
+/// Reads all text that is there.
+fn read_all(stream: &mut File) -> String {
+    let mut text = String::new();
+    let mut bytes = vec![0; 4096];
+    while let Ok(count @ 1..) = stream.read(&mut bytes) {
+        text.push_str(&String::from_utf8_lossy(bytes.get(..count).unwrap_or_default()));
+    }
+    text
+}
+
+/// Returns path and process of the emulator whose start a line of `trace_pipe` shows.
 fn emulator_of(line: &str) -> Option<String> {
     let (_, sample) = line.split_once("sched_process_exec: filename=")?;
     let (path, numbers) = sample.rsplit_once(" pid=")?;
@@ -229,6 +313,16 @@ mod tests {
             assert_eq!(emulator_of(&line(other)), None, "{other}");
         }
         assert_eq!(emulator_of("CPU:1 [LOST 3 EVENTS]"), None);
+    }
+
+    #[test]
+    fn losses_depend_on_what_the_probes_record() {
+        let of_opens = losses(NameSource::UprobeFanotify, false);
+        assert!(of_opens.ends_with("of renames and of removals are not known"), "{of_opens}");
+        assert_eq!(
+            losses(NameSource::Snapshot, true),
+            "from then on operations of libaio are not recorded"
+        );
     }
 
     #[test]

@@ -17,10 +17,7 @@ use super::name_source::NameSource;
 use super::probe_coverage::ProbeCoverage;
 use super::probe_validation::{Bench, shrink_marker};
 use super::probes::Probes;
-use super::tracepoint_plan::PlannedTracepoint;
-use crate::event::probe_events::{
-    COMPLETED_PREFIX, GIVEN_PREFIX, GROUP_PREFIX, NUMBER_FIELD, NUMBERED_PREFIX, SUBMITTED_PREFIX,
-};
+use crate::event::probe_events::{GIVEN_PREFIX, NUMBER_FIELD, NUMBERED_PREFIX};
 use crate::event::syscall_table::CallId;
 use crate::probe_sites::{self, Site};
 use crate::sys::cancellation::Cancellation;
@@ -58,19 +55,6 @@ const RELEASE_MIN: (u32, u32) = (6, 12);
 /// Setting that makes a warning a panic. A path of more than 4,080 bytes makes newer kernels warn
 /// (`WARN_ON_ONCE` in `prepare_uprobe_buffer()`).
 const PANIC_ON_WARN: &str = "/proc/sys/kernel/panic_on_warn";
-
-/// Prefixes of the names of probes in the code of libraries.
-const LIBRARY_PREFIXES: [&str; 4] =
-    [GIVEN_PREFIX, NUMBERED_PREFIX, SUBMITTED_PREFIX, COMPLETED_PREFIX];
-
-impl PlannedTracepoint {
-    /// True if the tracepoint is one of the tracer's probes in the code of a library.
-    pub(super) fn is_in_library(&self) -> bool {
-        let mut prefixes = LIBRARY_PREFIXES.iter();
-        self.system.starts_with(GROUP_PREFIX)
-            && prefixes.any(|prefix| self.name.starts_with(prefix))
-    }
-}
 
 /// Creates the probes, if the kernel allows them, and validates them.
 ///
