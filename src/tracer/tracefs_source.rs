@@ -1,7 +1,7 @@
 //! Tracefs source: the planned tracepoints in the trace rings of the tracer's own instances.
 //!
-//! This source is cheaper than perf for the traced program. In process mode it is nearly free for
-//! all other processes: the kernel keeps a list of threads (`set_event_pid`) that grows at forks
+//! This source is cheaper than perf for the traced program. In process mode it is cheaper for all
+//! other processes, too: the kernel keeps a list of threads (`set_event_pid`) that grows at forks
 //! (`event-fork`), and records no other threads. Each instance has its own list and its own rings:
 //!
 //! - `main`: nearly all events;

@@ -17,7 +17,7 @@ use crate::units::DevId;
 pub enum SourceKind {
     /// Perf events: available on every kernel, also in a container that may use perf.
     Perf,
-    /// Instances of tracefs: cheaper for the traced program, nearly free for other processes.
+    /// Instances of tracefs: cheaper for the traced program, and for other processes.
     Tracefs,
     /// Perf events of the followed threads alone, inherited by their children. They need no
     /// privilege. They are expensive and cover system calls only.
