@@ -148,10 +148,10 @@ impl KnownTexts {
             return *number;
         }
         let number = self.looked_up(text);
-        let (latest, its) = self.latest.get_or_insert_default();
+        let (latest, number_of_latest) = self.latest.get_or_insert_default();
         latest.clear();
         latest.extend_from_slice(text);
-        *its = number;
+        *number_of_latest = number;
         number
     }
 

@@ -474,7 +474,7 @@ fn clock_of_1970_counts_as_none() {
     let archive = dir.path().join("job.otf2");
     let said = merged(&[set, unset.clone()], &archive, &[]);
     assert!(said.contains("1 recording has no dates"), "{said}");
-    // Alone it has the dates that it has.
+    // The recording alone keeps its dates.
     let said = merged(&[unset], &dir.path().join("alone.otf2"), &[]);
     assert!(!said.contains("no dates"), "{said}");
 }

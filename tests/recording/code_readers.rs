@@ -41,10 +41,17 @@ fn probes_are_left_out_beside_valgrind() {
 }
 
 /// Bytes of the C library's code in the memory of a process that differ from its file: breakpoints.
+/// Waits until the library is there: the process may have begun its program just now.
 fn breakpoints(pid: u32) -> usize {
-    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).expect("its mappings");
-    let code = maps.lines().find(|line| line.contains(" r-xp ") && line.contains("/libc.so"));
-    let words: Vec<&str> = code.expect("a C library").split_whitespace().collect();
+    let mut code = None;
+    wait_until("the C library is loaded", || {
+        let maps = fs::read_to_string(format!("/proc/{pid}/maps")).expect("its mappings");
+        let is_code = |line: &&str| line.contains(" r-xp ") && line.contains("/libc.so");
+        code = maps.lines().find(is_code).map(str::to_owned);
+        code.is_some()
+    });
+    let code = code.expect("a C library");
+    let words: Vec<&str> = code.split_whitespace().collect();
     let [range, _, offset, _, _, path] = words.as_slice() else { panic!("{words:?}") };
     let number = |text: &str| u64::from_str_radix(text, 16).expect("a number");
     let (begin, end) = range.split_once('-').expect("a range");

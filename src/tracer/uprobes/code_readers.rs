@@ -25,7 +25,7 @@ use super::super::library_probes::LibraryProbes;
 use super::super::name_source::NameSource;
 use super::super::named_thread::spawn_named;
 use crate::sys::tracefs_instance::Instance;
-use crate::sys::{clock, proc};
+use crate::sys::{capabilities, clock, proc};
 use crate::units::{KernelTime, Pid};
 
 /// Reason why there must be no probes beside an emulator.
@@ -140,7 +140,7 @@ impl Withdrawal {
 }
 
 /// Watch on the start of programs that read the instructions of others, while there are probes in
-/// libraries: a thread. It ends with this value.
+/// libraries: a thread, which ends with this value.
 #[derive(Debug, Default)]
 pub struct CodeReaderWatch {
     warning: Arc<Mutex<Option<String>>>,
@@ -229,6 +229,8 @@ fn watch(
     withdrawal: &Withdrawal,
     warning: &Mutex<Option<String>>,
 ) {
+    // The files of the probes are open: writing to them needs none of the rights that opened them.
+    let _ = capabilities::keep_for_reading();
     // An emulator may have started since the probes were made.
     let mut found = running();
     while found.is_none() {
