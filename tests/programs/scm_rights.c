@@ -60,6 +60,9 @@ static void take(int socket, int *fds, int count, int many) {
     struct mmsghdr messages = {.msg_hdr = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control}};
     if (many) MUST(recvmmsg(socket, &messages, 1, 0, NULL));
     else MUST(recvmsg(socket, &messages.msg_hdr, 0));
+    // The message stays where it is, and the files stay open, until a reader on a busy machine has
+    // looked at both.
+    usleep(100000);
     memcpy(fds, CMSG_DATA(CMSG_FIRSTHDR(&messages.msg_hdr)), count * sizeof(int));
 }
 

@@ -217,7 +217,7 @@ fn descriptors_received_over_a_socket_are_right_or_unknown() {
             assert!(read.path.as_deref().is_none_or(|it| it == name), "{name}: {read:?}");
             right += usize::from(read.path.is_some());
         }
-        assert_eq!(right, known, "names with {options:?}");
+        assert_eq!(right, known, "names with {options:?}: {log}{operations:#?}");
         let moved = |it: &&JsonOperation| {
             it.name == "read" && it.path.as_deref().is_some_and(|it| it.ends_with("/c"))
         };
