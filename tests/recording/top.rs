@@ -1,6 +1,8 @@
 //! `top`: its lines for programs have the counts of the programs, and its screen is driven by keys
 //! at a terminal.
 
+mod tmux;
+
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::num::NonZeroU16;

@@ -5,6 +5,7 @@
 //! - [`machine`]: requirements of a test, devices, file systems and servers that it makes, and its
 //!   turn on the machine.
 //! - [`driver`]: programs that a test runs, recordings of them, and their output as values.
+//! - [`page`]: pages of `report`, looked at and opened in a browser.
 //! - `synthetic`: logs of machines that are not at hand; included by the tests that use it.
 
 #![expect(dead_code, reason = "each test program uses a part of it")]
@@ -12,6 +13,7 @@
 pub(crate) mod driver;
 pub(crate) mod machine;
 pub(crate) mod oracle;
+pub(crate) mod page;
 
 use std::path::Path;
 use std::process::Command;

@@ -52,6 +52,7 @@ pub(super) fn block(reports: &PageReports) -> Markup {
                     p { (sentence(&in_one_line(&finding.text))) }
                     p class="note" {
                         (sentence(&finding.step)) " " a href={ "#" (finding.block) } { "Evidence" }
+                        @if !finding.command.is_empty() { ": " code { (finding.command) } }
                     }
                 }
             } }
@@ -74,6 +75,8 @@ struct ShownFinding {
     text: String,
     block: &'static str,
     step: String,
+    /// Command that shows the evidence; empty: only the block does.
+    command: String,
 }
 
 fn found(report: &Report) -> Vec<ShownFinding> {
@@ -84,7 +87,8 @@ fn found(report: &Report) -> Vec<ShownFinding> {
         let all = ADVICE.iter().chain(&OTHERS);
         let known = all.copied().find(|(name, _, _)| *name == kind);
         let (_, block, step) = known.unwrap_or((kind, "appendix", ""));
-        ShownFinding { kind: kind.to_owned(), text: text.to_owned(), block, step: step.to_owned() }
+        let [kind, text, step] = [kind, text, step].map(str::to_owned);
+        ShownFinding { kind, text, block, step, command: String::new() }
     };
     found.rows.iter().map(finding).collect()
 }
@@ -100,7 +104,8 @@ fn advised(report: &Report) -> Vec<ShownFinding> {
             "journal-commits" | "throttled-writers" | "metadata-heavy" => "layers",
             _ => "files",
         };
-        ShownFinding { kind, text: of("text"), block, step: of("action") }
+        let [text, step, command] = ["text", "action", "command"].map(of);
+        ShownFinding { kind, text, block, step, command }
     };
     found.rows.iter().map(finding).collect()
 }

@@ -23,7 +23,7 @@ impl PageReports {
     /// Creates the reports; tables have this number of rows, 0 for all.
     pub(super) fn new(input: &PageInput<'_>, limit: usize) -> Self {
         let [summary, files, disk, latency, slow] = MAKERS.map(|make| finished(input, make, limit));
-        Self { summary, files, disk, latency, slow, advise: advise(input) }
+        Self { summary, files, disk, latency, slow, advise: advise(input, true) }
     }
 }
 
@@ -39,8 +39,9 @@ pub(super) const MAKERS: [ReportMaker; 5] = [
     |input, limit| slow::report(&input.fold.slowest, input.summary, limit),
 ];
 
-/// Returns the findings with advice, from the folds of the page.
-fn advise(input: &PageInput<'_>) -> Report {
+/// Returns the findings with advice, from the folds of the page: with the first proofs for the text
+/// of the page, with all of them for its data.
+pub(super) fn advise(input: &PageInput<'_>, is_text: bool) -> Report {
     let fold = input.fold;
     let advice = judge(&AdviceInput {
         summary: &fold.summary,
@@ -50,7 +51,7 @@ fn advise(input: &PageInput<'_>) -> Report {
         ignored: &[],
     });
     let start = input.summary.start();
-    advice::report(&advice, AdviceOptions { log: "LOG", start, is_text: true, rows: None })
+    advice::report(&advice, AdviceOptions { log: "LOG", start, is_text, rows: None })
 }
 
 fn options(input: &PageInput<'_>, limit: usize) -> ReportOptions {
@@ -58,9 +59,13 @@ fn options(input: &PageInput<'_>, limit: usize) -> ReportOptions {
     ReportOptions { limit, by, is_whole, ..ReportOptions::default() }
 }
 
-/// Returns a report with what is missing from the recording, and the notes on all of it.
+/// Makes a report with what is missing from the recording, and the notes on all of it.
 pub(super) fn finished(input: &PageInput<'_>, make: ReportMaker, limit: usize) -> Report {
-    let mut report = make(input, limit);
+    with_notes(input, make(input, limit))
+}
+
+/// Returns the report with what is missing from the recording, and the notes on all of it.
+pub(super) fn with_notes(input: &PageInput<'_>, mut report: Report) -> Report {
     report.incomplete = input.incomplete.to_vec();
     report.notes.extend(input.notes.iter().cloned());
     report

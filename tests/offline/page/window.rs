@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::{data, page, printed, root, unbalanced};
+use super::{data, page, printed, root};
+use crate::support::page::markup::unbalanced;
 
 /// Part of the time that is looked at.
 const WINDOW: [&str; 4] = ["--from", "60ms", "--until", "80ms"];

@@ -4,7 +4,7 @@
 const VOID: &[&str] = &["meta", "link", "br", "input"];
 
 /// Attributes and content of the first element with this name and attribute.
-pub(super) fn element<'a>(page: &'a str, name: &str, attribute: &str) -> (&'a str, &'a str) {
+pub(crate) fn element<'a>(page: &'a str, name: &str, attribute: &str) -> (&'a str, &'a str) {
     let begin = format!("<{name} ");
     for (at, _) in page.match_indices(&begin) {
         let rest = &page[at + begin.len()..];
@@ -18,7 +18,7 @@ pub(super) fn element<'a>(page: &'a str, name: &str, attribute: &str) -> (&'a st
 }
 
 /// First tag that has no counterpart; `None`: all have one.
-pub(super) fn unbalanced(page: &str) -> Option<String> {
+pub(crate) fn unbalanced(page: &str) -> Option<String> {
     let mut open: Vec<&str> = Vec::new();
     let mut rest = page;
     while let Some(at) = rest.find('<') {
