@@ -81,10 +81,13 @@ const TESTS: [(&str, RuleTest, RuleTest); 25] = [
     ("throttled-writers", THROTTLED, THROTTLED),
 ];
 
-const COMMITS: RuleTest = (JUDGE, "syncs_that_wait_for_commits_are_found");
-const READAHEAD: RuleTest = (JUDGE, "useless_readahead_is_found");
-const SHARED: RuleTest = (JUDGE, "threads_that_write_one_file_are_found");
-const THROTTLED: RuleTest = (JUDGE, "throttled_writers_are_found");
+/// Tests with programs for which the kernel works.
+const KERNEL_WORK: &str = "tests/recording/advise/kernel_work.rs";
+
+const COMMITS: RuleTest = (KERNEL_WORK, "syncs_that_wait_for_the_journal_are_counted");
+const READAHEAD: RuleTest = (KERNEL_WORK, "bytes_that_are_read_ahead_in_vain_are_counted");
+const SHARED: RuleTest = (KERNEL_WORK, "threads_that_write_one_file_are_counted");
+const THROTTLED: RuleTest = (KERNEL_WORK, "writers_that_the_kernel_slows_down_are_found");
 
 /// True if the file has a test of this name.
 fn has_test((file, name): RuleTest) -> bool {

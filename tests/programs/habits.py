@@ -3,6 +3,7 @@
 import mmap
 import os
 import sys
+import threading
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -171,6 +172,78 @@ def mmap_unsynced():
 
 def mmap_synced():
     store(True)
+
+
+def evicted(name, size):
+    fd = filled(name, size)
+    os.fsync(fd)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    return fd
+
+
+def read_in_disorder(fd):
+    for number in range(131):
+        os.pread(fd, PAGE, number * number * number % 131 * 7 * PAGE)
+
+
+def useless_readahead():
+    fd = evicted("a", 1024 * PAGE)
+    # The kernel reads no more than a window for each call.
+    for first in range(0, 1024, 16):
+        os.posix_fadvise(fd, first * PAGE, 16 * PAGE, os.POSIX_FADV_WILLNEED)
+    read_in_disorder(fd)
+
+
+def no_readahead():
+    fd = evicted("a", 1024 * PAGE)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
+    read_in_disorder(fd)
+
+
+def write_at_once(names):
+    # Each write waits for the disk, so that writes overlap on one processor, too.
+    fds = [os.open(name, os.O_CREAT | os.O_WRONLY | os.O_DSYNC) for name in names]
+    block = bytes(16 * PAGE)
+
+    def write(number):
+        for place in range(307):
+            os.pwrite(fds[number], block, (place * 2 + number) * len(block))
+
+    writers = [threading.Thread(target=write, args=(number,)) for number in range(2)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+
+
+def shared_file():
+    write_at_once(["a", "a"])
+
+
+def own_files():
+    write_at_once(["a", "b"])
+
+
+def journal_commits():
+    # Attributes alone are changed: a sync has no data to write.
+    fd = os.open("a", os.O_CREAT | os.O_WRONLY)
+    for number in range(401):
+        os.fchmod(fd, 0o600 + number % 2)
+        os.fsync(fd)
+
+
+def no_commits():
+    fd = filled("a", 401 * PAGE)
+    os.fsync(fd)
+    for number in range(401):
+        os.pwrite(fd, b"x" * PAGE, number * PAGE)
+        os.fdatasync(fd)
+
+
+def writes_much():
+    fd = os.open("a", os.O_CREAT | os.O_WRONLY)
+    for _ in range(200):
+        os.write(fd, bytes(1 << 20))
 
 
 os.chdir(sys.argv[2])

@@ -1,6 +1,8 @@
 //! `advise`: programs with one flaw each have exactly that finding, and databases that are careful
 //! have none.
 
+mod kernel_work;
+
 use std::fs;
 use std::path::Path;
 use std::process::Command;
