@@ -1,4 +1,4 @@
-//! Tracks of one block device: its lanes and its counters.
+//! Tracks of one block device: its counters, and below them its lanes, which may be many.
 
 use std::io;
 
@@ -9,6 +9,9 @@ use super::sink_tracks::BLOCK_DEVICES;
 use crate::event::block::RequestOp;
 use crate::operation::block::BlockRequest;
 use crate::units::KernelTime;
+
+/// Rank of the lanes among the tracks of a device, below the counters.
+const LANES_RANK: u64 = 4;
 
 /// A counter and its last value.
 #[derive(Debug)]
@@ -22,10 +25,12 @@ impl CounterTrack {
         parent: TrackId,
         name: &str,
         unit: u64,
+        rank: u64,
         out: &mut PacketWriter<W>,
     ) -> io::Result<Self> {
         let id = out.new_track();
         out.describe(id, Some(parent), name.as_bytes(), |fields| {
+            fields.unsigned(track::SIBLING_ORDER_RANK, rank);
             let message = fields.begin(track::COUNTER);
             fields.unsigned(counter::UNIT, unit);
             fields.end(message);
@@ -59,16 +64,19 @@ impl DeviceTracks {
     /// Describes the tracks of a device.
     pub(super) fn new<W: io::Write>(name: &str, out: &mut PacketWriter<W>) -> io::Result<Self> {
         let id = out.new_track();
-        out.describe(id, Some(BLOCK_DEVICES), name.as_bytes(), |_| ())?;
-        let mut of =
-            |what: &str, unit: u64| CounterTrack::new(id, &format!("{name} {what}"), unit, out);
+        out.describe(id, Some(BLOCK_DEVICES), name.as_bytes(), |fields| {
+            fields.unsigned(track::CHILD_ORDERING, track::EXPLICIT);
+        })?;
+        let mut of = |rank: u64, what: &str, unit: u64| {
+            CounterTrack::new(id, &format!("{name} {what}"), unit, rank, out)
+        };
         Ok(Self {
             id,
             lanes: TrackLanes::default(),
-            waiting: of("requests waiting", counter::COUNT)?,
-            at_driver: of("requests at the driver", counter::COUNT)?,
-            bytes_read: of("bytes read", counter::SIZE_BYTES)?,
-            bytes_written: of("bytes written", counter::SIZE_BYTES)?,
+            waiting: of(0, "requests waiting", counter::COUNT)?,
+            at_driver: of(1, "requests at the driver", counter::COUNT)?,
+            bytes_read: of(2, "bytes read", counter::SIZE_BYTES)?,
+            bytes_written: of(3, "bytes written", counter::SIZE_BYTES)?,
         })
     }
 
@@ -83,7 +91,9 @@ impl DeviceTracks {
             return Ok(free);
         }
         let id = out.new_track();
-        out.describe(id, Some(self.id), b"requests", |_| ())?;
+        out.describe(id, Some(self.id), b"requests", |fields| {
+            fields.unsigned(track::SIBLING_ORDER_RANK, LANES_RANK);
+        })?;
         self.lanes.add(id, end);
         Ok(id)
     }

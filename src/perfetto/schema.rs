@@ -70,7 +70,7 @@ pub(super) mod interned {
     pub(in super::super) const TEXT: u32 = 2;
 }
 
-/// Fields of `TrackDescriptor`.
+/// Fields of `TrackDescriptor`, and the order of children by their rank.
 pub(super) mod track {
     pub(in super::super) const UUID: u32 = 1;
     pub(in super::super) const NAME: u32 = 2;
@@ -78,6 +78,9 @@ pub(super) mod track {
     pub(in super::super) const THREAD: u32 = 4;
     pub(in super::super) const PARENT_UUID: u32 = 5;
     pub(in super::super) const COUNTER: u32 = 8;
+    pub(in super::super) const CHILD_ORDERING: u32 = 11;
+    pub(in super::super) const SIBLING_ORDER_RANK: u32 = 12;
+    pub(in super::super) const EXPLICIT: u64 = 3;
 }
 
 /// Fields of `ProcessDescriptor`.

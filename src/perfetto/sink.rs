@@ -169,9 +169,8 @@ impl<W: io::Write> Sink for PerfettoSink<W> {
             Step::ThreadRenamed(info) => tasks.renamed(info, time, out),
             Step::ThreadEnded(info) => tasks.thread_ended(info.key, out),
             Step::ProcessEnded(info) => {
-                tasks.process_ended(info.key);
                 self.asynchronous.process_ended(info.key);
-                Ok(())
+                tasks.process_ended(info.key, out)
             }
             Step::Aside { thread, span, .. } => tasks.loose_span(thread.key, *span, out),
             Step::Anomaly(anomaly) => self.anomaly(anomaly),

@@ -1,4 +1,7 @@
 //! Tracks of processes and threads, and the state of each live thread.
+//!
+//! For a reader the last name of a thread counts, but the first one of a process. A process has the
+//! name of its parent until its exec, so its name is written when it ends.
 
 use std::io;
 
@@ -39,6 +42,14 @@ pub(super) struct ThreadTrack {
     written_until: KernelTime,
 }
 
+/// Process that has not ended.
+#[derive(Debug)]
+struct ProcessTrack {
+    pid: Pid,
+    /// Last name of its first thread.
+    name: Vec<u8>,
+}
+
 /// Facts that a thread has collected since the begin of its call.
 #[derive(Debug)]
 pub(super) struct CallFacts<'a> {
@@ -54,7 +65,7 @@ pub(super) struct CallFacts<'a> {
 #[derive(Debug, Default)]
 pub(super) struct TaskTracks {
     threads: FxHashMap<ThreadKey, ThreadTrack>,
-    pids: FxHashMap<ProcessKey, Pid>,
+    processes: FxHashMap<ProcessKey, ProcessTrack>,
 }
 
 /// Returns the track of a thread.
@@ -89,13 +100,14 @@ impl ThreadTrack {
 }
 
 impl TaskTracks {
-    /// Describes a process; again after each change.
+    /// Describes a process, but for its name; again after each change.
     pub(super) fn process<W: io::Write>(
         &mut self,
         info: &ProcessInfo,
         out: &mut PacketWriter<W>,
     ) -> io::Result<()> {
-        self.pids.insert(info.key, info.pid);
+        let process = ProcessTrack { pid: info.pid, name: info.comm.clone() };
+        self.processes.insert(info.key, process);
         out.describe(process_track(info.key), None, b"", |fields| {
             let message = fields.begin(track::PROCESS);
             fields.signed(process::PID, info.pid.0.into());
@@ -110,9 +122,6 @@ impl TaskTracks {
                     fields.bytes(process::COMMAND_LINE, &text);
                 }
             }
-            text.clear();
-            shown(&mut text, &info.comm, b"");
-            fields.bytes(process::NAME, &text);
             fields.end(message);
         })
     }
@@ -124,7 +133,12 @@ impl TaskTracks {
         out: &mut PacketWriter<W>,
     ) -> io::Result<()> {
         self.threads.entry(info.key).or_default();
-        let pid = self.pids.get(&info.process).copied().unwrap_or(Pid(info.tid.0));
+        let process = self.processes.get_mut(&info.process);
+        let pid = process.as_ref().map_or(Pid(info.tid.0), |process| process.pid);
+        // A process has the name of its first thread.
+        if let Some(process) = process.filter(|_| pid.0 == info.tid.0) {
+            process.name.clone_from(&info.comm);
+        }
         out.describe(thread_track(info.key), None, b"", |fields| {
             let message = fields.begin(track::THREAD);
             fields.signed(thread::PID, pid.0.into());
@@ -132,18 +146,6 @@ impl TaskTracks {
             let mut text = Vec::new();
             shown(&mut text, &info.comm, b"");
             fields.bytes(thread::NAME, &text);
-            fields.end(message);
-        })?;
-        if pid.0 != info.tid.0 {
-            return Ok(());
-        }
-        // A process has the name of its first thread.
-        out.describe(process_track(info.process), None, b"", |fields| {
-            let message = fields.begin(track::PROCESS);
-            fields.signed(process::PID, pid.0.into());
-            let mut text = Vec::new();
-            shown(&mut text, &info.comm, b"");
-            fields.bytes(process::NAME, &text);
             fields.end(message);
         })
     }
@@ -174,8 +176,15 @@ impl TaskTracks {
     }
 
     /// Ends a process.
-    pub(super) fn process_ended(&mut self, key: ProcessKey) {
-        self.pids.remove(&key);
+    pub(super) fn process_ended<W: io::Write>(
+        &mut self,
+        key: ProcessKey,
+        out: &mut PacketWriter<W>,
+    ) -> io::Result<()> {
+        match self.processes.remove(&key) {
+            Some(process) => process.write_name(key, out),
+            None => Ok(()),
+        }
     }
 
     /// Takes note of the begin of a call.
@@ -253,7 +262,27 @@ impl TaskTracks {
         for (key, thread) in &mut self.threads {
             thread.write_loose(*key, KernelTime::MAX, out)?;
         }
+        for (key, process) in &self.processes {
+            process.write_name(*key, out)?;
+        }
         Ok(())
+    }
+}
+
+impl ProcessTrack {
+    fn write_name<W: io::Write>(
+        &self,
+        key: ProcessKey,
+        out: &mut PacketWriter<W>,
+    ) -> io::Result<()> {
+        out.describe(process_track(key), None, b"", |fields| {
+            let message = fields.begin(track::PROCESS);
+            fields.signed(process::PID, self.pid.0.into());
+            let mut text = Vec::new();
+            shown(&mut text, &self.name, b"");
+            fields.bytes(process::NAME, &text);
+            fields.end(message);
+        })
     }
 }
 

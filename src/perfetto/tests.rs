@@ -176,7 +176,6 @@ fn flow_leads_from_a_call_to_its_request() {
         },
         expect![[r#"
             track 1: thread dd
-            track 2: process dd
             track 7: dev 8:0 in 8
             track 11: dev 8:0 requests waiting in 7
             track 15: dev 8:0 requests at the driver in 7
@@ -196,6 +195,7 @@ fn flow_leads_from_a_call_to_its_request() {
             30 track 27 end
             30 track 15 count 0
             30 track 23 count 4096
+            track 2: process dd
             100 track 4 mark end of the capture text=
         "#]],
     );
@@ -213,7 +213,6 @@ fn overlapping_requests_have_lanes_of_their_own() {
         },
         expect![[r#"
             track 1: thread dd
-            track 2: process dd
             track 7: dev 8:0 in 8
             track 11: dev 8:0 requests waiting in 7
             track 15: dev 8:0 requests at the driver in 7
@@ -245,6 +244,7 @@ fn overlapping_requests_have_lanes_of_their_own() {
             50 track 27 end
             50 track 11 count 0
             50 track 23 count 12288
+            track 2: process dd
             100 track 4 mark end of the capture text=
         "#]],
     );
@@ -261,7 +261,6 @@ fn spans_are_nested_in_their_call_and_cut_at_its_end() {
         },
         expect![[r#"
             track 1: thread dd
-            track 2: process dd
             10 track 1 begin write fd=3 path=/tmp/a path_source=fd-link offset=0 result=4096 bytes=4096
             12 track 1 begin outer layer=fs
             12 track 1 begin inner layer=fs
@@ -270,6 +269,7 @@ fn spans_are_nested_in_their_call_and_cut_at_its_end() {
             16 track 1 end
             16 track 1 end
             20 track 1 end
+            track 2: process dd
             100 track 4 mark end of the capture text=
         "#]],
     );
@@ -287,13 +287,13 @@ fn spans_outside_of_calls_wait_for_those_that_contain_them() {
         },
         expect![[r#"
             track 1: thread dd
-            track 2: process dd
             12 track 1 begin outer layer=fs
             12 track 1 begin inner layer=fs
             14 track 1 end
             16 track 1 end
             18 track 1 begin later layer=fs
             20 track 1 end
+            track 2: process dd
             100 track 4 mark end of the capture text=
         "#]],
     );
@@ -321,13 +321,12 @@ fn unfinished_calls_names_and_anomalies_are_marked() {
         },
         expect![[r#"
             track 1: thread dd
-            track 2: process dd
             track 1: thread cp
-            track 2: process cp
             5 track 1 mark new name comm=cp
             13 track 4 mark lost count=7 cpu=1 pid=0 tid=0 detail=7 records
             10 track 1 begin write fd=3 path=/tmp/a path_source=fd-link offset=0 unfinished=capture-end
             90 track 1 end
+            track 2: process cp
             100 track 4 mark end of the capture text=
         "#]],
     );

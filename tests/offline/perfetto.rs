@@ -11,6 +11,7 @@ use iotrace_perf::text::escape::shown;
 use serde_json::Value;
 
 mod decoded;
+mod trace_processor;
 
 use crate::scale::synthetic::{self, Shape};
 use crate::support::driver::process;
