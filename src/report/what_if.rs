@@ -121,18 +121,26 @@ fn devices(queues: &[(DevId, QueuePrediction)], disks: &[(DevId, String)]) -> Ta
             device(*dev, disks),
             Cell::Count(queue.requests),
             Cell::ns(mean(queue.recorded.sum(), queue.requests)),
-            Cell::ns(mean(queue.predicted.sum(), queue.requests)),
-            Cell::ns(queue.predicted.percentile(990)),
-            Cell::ns(mean(queue.waited_ns, queue.requests)),
+            Cell::ns(mean(queue.open.times.sum(), queue.requests)),
+            Cell::ns(queue.open.times.percentile(990)),
+            Cell::ns(mean(queue.closed.times.sum(), queue.requests)),
+            Cell::ns(queue.closed.times.percentile(990)),
+            Cell::ns(mean(queue.open.waited_ns, queue.requests)),
             Cell::Ns(queue.waited_bound_ns),
             Cell::share(queue.busy_ns, queue.span_ns),
             Cell::Ns(queue.latency_ns),
             Cell::Count(queue.depth.into()),
             Cell::Count(queue.in_flight),
             Cell::ns(queue.recorded.percentile(990)),
-            Cell::Ns(queue.predicted.max()),
+            Cell::Ns(queue.open.times.max()),
             Cell::Ns(queue.busy_ns),
             Cell::Ns(queue.span_ns),
+            Cell::ns(queue.recorded.percentile(500)),
+            Cell::ns(queue.open.times.percentile(500)),
+            Cell::Ns(queue.open.span_ns),
+            Cell::ns(queue.closed.times.percentile(500)),
+            Cell::ns(mean(queue.closed.waited_ns, queue.requests)),
+            Cell::Ns(queue.closed.span_ns),
         ]
     };
     Table {
@@ -142,10 +150,12 @@ fn devices(queues: &[(DevId, QueuePrediction)], disks: &[(DevId, String)]) -> Ta
             key_column(0, "disk", "disk"),
             column("requests", "requests"),
             column("recorded_mean_ns", "recorded"),
-            column("predicted_mean_ns", "predicted"),
+            column("predicted_mean_ns", "open"),
             column("predicted_p99_ns", "p99"),
-            column("waited_mean_ns", "waiting"),
-            column("waited_bound_ns", "at most"),
+            column("closed_mean_ns", "closed"),
+            column("closed_p99_ns", "p99"),
+            column("waited_mean_ns", ""),
+            column("waited_bound_ns", ""),
             column("load", "load"),
             column("latency_ns", ""),
             column("depth", ""),
@@ -154,6 +164,12 @@ fn devices(queues: &[(DevId, QueuePrediction)], disks: &[(DevId, String)]) -> Ta
             column("predicted_max_ns", ""),
             column("busy_ns", ""),
             column("span_ns", ""),
+            column("recorded_median_ns", ""),
+            column("predicted_median_ns", ""),
+            column("predicted_span_ns", ""),
+            column("closed_median_ns", ""),
+            column("closed_waited_mean_ns", ""),
+            column("closed_span_ns", ""),
         ],
         rows: queues.iter().map(row).collect(),
     }
@@ -169,7 +185,8 @@ fn findings(
     queues: &[(DevId, QueuePrediction)],
     disks: &[(DevId, String)],
 ) -> Table {
-    let mut sentences = Vec::new();
+    let of_queue = |(dev, queue): &(DevId, QueuePrediction)| of_device(*dev, queue, disks);
+    let mut sentences: Vec<String> = queues.iter().map(of_queue).collect();
     sentences.extend(enough(fold, rows));
     let (first, reads) = (fold.rates.first_reads(), fold.rates.reads);
     if first > 0 {
@@ -179,7 +196,6 @@ fn findings(
             counted(reads, "page read")
         ));
     }
-    sentences.extend(queues.iter().filter_map(|(dev, queue)| of_device(*dev, queue, disks)));
     Table {
         key: "findings",
         title: "Findings".into(),
@@ -217,25 +233,16 @@ fn enough(fold: &WhatIf, rows: &[PredictedHits]) -> Option<String> {
     Some(text)
 }
 
-fn of_device(dev: DevId, queue: &QueuePrediction, disks: &[(DevId, String)]) -> Option<String> {
-    let predicted = mean(queue.predicted.sum(), queue.requests)?;
-    let recorded = mean(queue.recorded.sum(), queue.requests)?;
-    let name = device(dev, disks).text();
-    let mut text = format!(
-        "{name}: with {} for each request, {} at once, requests take {} in the mean, recorded were {}",
+fn of_device(dev: DevId, queue: &QueuePrediction, disks: &[(DevId, String)]) -> String {
+    format!(
+        "{} with {} and {} at once: requests take {} in all if threads wait for them, {} by the clock, instead of {}",
+        device(dev, disks).text(),
         time(queue.latency_ns),
         count(queue.depth.into()),
-        time(predicted),
-        time(recorded),
-    );
-    if queue.busy_ns > queue.span_ns {
-        text.push_str(&format!(
-            "; the device needs at least {} for all of them, which came in {}",
-            time(queue.busy_ns),
-            time(queue.span_ns)
-        ));
-    }
-    Some(text)
+        time(queue.closed.span_ns),
+        time(queue.open.span_ns),
+        time(queue.span_ns),
+    )
 }
 
 fn notes(
@@ -291,9 +298,9 @@ fn device_notes(fold: &WhatIf, summary: &Summary, options: WhatIfOptions) -> Vec
         return vec![text.to_owned()];
     }
     let mut notes = vec![
-        "devices: requests arrive as recorded, so the predicted times are too long where programs wait for a slower \
-         device, and too short where they go on sooner on a faster one; such programs wait at least 0, and at most \
-         as the column says; each request takes the same time, whatever its size"
+        "devices: open: requests arrive as recorded; closed: each thread waits for its requests as it did, and \
+         first for the last one of others before it; a program that sends by the clock, or can have more in flight, \
+         is between the two; each request takes the same time, whatever its size"
             .to_owned(),
     ];
     if fold.queues.left_out > 0 {

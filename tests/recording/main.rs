@@ -43,3 +43,4 @@ mod unwind;
 mod vm_images;
 mod watch;
 mod what_if;
+mod what_if_device;

@@ -1,20 +1,22 @@
 //! Queue of a device with another latency and depth, for the requests of a recording.
 //!
-//! The model is that of a device with as many servers as its depth. They take requests in the order
-//! of their arrival, and need the same time for each. Requests arrive as they were recorded: this
-//! model is *open*. Programs that wait for their requests hold the next ones back, or send them
-//! sooner if the device is faster. Two bounds hold for these: a request waits at least for nothing,
-//! and at most for the other ones that were in flight at once in the recording.
+//! The device has as many servers as its depth. They take requests in the order of their arrival,
+//! and need the same time for each. There are two models of the programs. In the *open* one
+//! requests arrive as they were recorded. In the *closed* one threads wait for their requests
+//! ([`closed_loop`]). Programs that wait less than the closed model says, because they send by the
+//! clock or can have more in flight, are between the two.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 
+use super::closed_loop::{TimedRequest, closed_loop};
+use super::server_pool::{ModelTimes, ServerPool};
 use crate::analysis::histogram::Histogram;
 use crate::operation::access::is_passed_on;
 use crate::operation::block::{BlockRequest, FlushRole, RequestEnd};
-use crate::units::DevId;
+use crate::units::{DevId, KernelTime, Tid};
 
-/// Largest number of requests that are kept of all devices.
+/// Largest number of requests that are kept of all devices, and of asynchronous operations.
 const REQUESTS_MAX: usize = 1 << 21;
 
 /// Default number of requests that a device serves at once.
@@ -32,8 +34,8 @@ pub struct DeviceWish {
 /// Recorded requests of a device.
 #[derive(Clone, Debug, Default)]
 struct QueueArrivals {
-    /// Arrival and completion of each request.
-    times: Vec<(u64, u64)>,
+    /// Requests in the order of their completion.
+    requests: Vec<TimedRequest>,
     /// Times in service.
     service: Histogram,
     /// Times from the arrival to the completion.
@@ -45,6 +47,9 @@ struct QueueArrivals {
 pub struct DeviceQueues {
     devices: BTreeMap<DevId, QueueArrivals>,
     kept: usize,
+    /// Begin and end of asynchronous operations, by thread.
+    asynchronous: BTreeMap<Tid, Vec<(u64, u64)>>,
+    asynchronous_kept: usize,
     /// Requests beyond the limit.
     pub left_out: u64,
     /// Requests whose begin or end is not known.
@@ -62,12 +67,12 @@ pub struct QueuePrediction {
     pub latency_ns: u64,
     /// Requests that the device of the model serves at once.
     pub depth: u32,
-    /// Times from the arrival to the completion in the model.
-    pub predicted: Histogram,
-    /// Sum of the times before the service in the model.
-    pub waited_ns: u64,
-    /// Largest time before the service of a request whose program keeps no more requests in flight
-    /// than in the recording.
+    /// Times in the model in which requests arrive as recorded.
+    pub open: ModelTimes,
+    /// Times in the model in which threads wait for their requests.
+    pub closed: ModelTimes,
+    /// Largest time before the service of a request if no more are in flight than in the recording,
+    /// or than asynchronous operations were without a result.
     pub waited_bound_ns: u64,
     /// Largest number of requests in flight in the recording.
     pub in_flight: u64,
@@ -97,46 +102,65 @@ impl DeviceQueues {
         let device = self.devices.entry(request.dev).or_default();
         device.service.add(end.0.saturating_sub(issued.0));
         device.whole.add(end.0.saturating_sub(arrival.0));
-        device.times.push((arrival.0, end.0));
+        let thread = request.submitter.map(|by| by.tid);
+        device.requests.push(TimedRequest { thread, arrival: arrival.0, end: end.0 });
     }
 
-    /// Returns the predictions for each device.
+    /// Takes the begin and end of an asynchronous operation of a thread.
+    pub(super) fn async_ended(&mut self, thread: Tid, begin: KernelTime, end: KernelTime) {
+        if self.asynchronous_kept < REQUESTS_MAX {
+            self.asynchronous_kept += 1;
+            self.asynchronous.entry(thread).or_default().push((begin.0, end.0));
+        }
+    }
+
+    /// Returns the predictions for each device, most requests first.
     pub fn predictions(&self, wish: DeviceWish) -> Vec<(DevId, QueuePrediction)> {
-        let prediction = |(dev, device): (&DevId, &QueueArrivals)| (*dev, device.predict(wish));
-        self.devices.iter().map(prediction).collect()
+        let by_thread: BTreeMap<Tid, u64> =
+            self.asynchronous.iter().map(|(tid, times)| (*tid, in_flight(times))).collect();
+        let all: Vec<(u64, u64)> = self.asynchronous.values().flatten().copied().collect();
+        let operations = InFlight { by_thread, all: in_flight(&all) };
+        let prediction =
+            |(dev, device): (&DevId, &QueueArrivals)| (*dev, device.predict(wish, &operations));
+        let mut predictions: Vec<_> = self.devices.iter().map(prediction).collect();
+        predictions.sort_by_key(|(dev, queue)| (Reverse(queue.requests), *dev));
+        predictions
     }
 }
 
+/// Asynchronous operations in flight at once.
+#[derive(Clone, Debug)]
+struct InFlight {
+    by_thread: BTreeMap<Tid, u64>,
+    all: u64,
+}
+
 impl QueueArrivals {
-    fn predict(&self, wish: DeviceWish) -> QueuePrediction {
+    fn predict(&self, wish: DeviceWish, operations: &InFlight) -> QueuePrediction {
         let latency_ns = wish.latency_ns.or(self.service.percentile(500)).unwrap_or(0);
         let depth = wish.depth.unwrap_or(DEPTH).max(1);
-        let mut arrivals: Vec<u64> = self.times.iter().map(|(arrival, _)| *arrival).collect();
+        let times: Vec<(u64, u64)> =
+            self.requests.iter().map(|request| (request.arrival, request.end)).collect();
+        let mut arrivals: Vec<u64> = times.iter().map(|(arrival, _)| *arrival).collect();
         arrivals.sort_unstable();
-        let mut free: BinaryHeap<Reverse<u64>> = BinaryHeap::new();
-        let mut predicted = Histogram::default();
-        let mut waited_ns = 0_u64;
+        let mut pool = ServerPool::new(latency_ns, depth);
         for arrival in &arrivals {
-            let is_free = free.len() < depth as usize;
-            let server = if is_free { None } else { free.pop() };
-            let begin = server.map_or(*arrival, |Reverse(end)| end.max(*arrival));
-            let end = begin.saturating_add(latency_ns);
-            free.push(Reverse(end));
-            waited_ns = waited_ns.saturating_add(begin - arrival);
-            predicted.add(end - arrival);
+            pool.serve(*arrival);
         }
-        let in_flight = in_flight(&self.times);
+        let in_flight = in_flight(&times);
+        let in_flight_bound = in_flight.max(operations.all);
         let requests = arrivals.len() as u64;
         let rounds = requests.div_ceil(depth.into());
-        let last = self.times.iter().map(|(_, end)| *end).max().unwrap_or(0);
+        let last = times.iter().map(|(_, end)| *end).max().unwrap_or(0);
+        let closed_pool = ServerPool::new(latency_ns, depth);
         QueuePrediction {
             requests,
             recorded: self.whole.clone(),
             latency_ns,
             depth,
-            predicted,
-            waited_ns,
-            waited_bound_ns: (in_flight.saturating_sub(1) / u64::from(depth))
+            open: pool.finish(),
+            closed: closed_loop(&self.requests, &operations.by_thread, closed_pool),
+            waited_bound_ns: (in_flight_bound.saturating_sub(1) / u64::from(depth))
                 .saturating_mul(latency_ns),
             in_flight,
             busy_ns: rounds.saturating_mul(latency_ns),

@@ -3,15 +3,19 @@
 //!
 //! ```text
 //!   ended calls ──► files and pages (cached_files) ──► caches of many sizes (hit_rates)
-//!   ended requests ──────────────────────────────────► queues (device_queue)
+//!   ended requests, asynchronous operations ─────────► queues (device_queue, closed_loop)
 //! ```
 //!
 //! The fold sees accesses, and not what the recorded machine had in memory: the caches are empty at
 //! the beginning.
 
 mod cached_files;
+mod closed_loop;
 mod device_queue;
 mod hit_rates;
+#[cfg(test)]
+mod queue_tests;
+mod server_pool;
 mod stack_distance;
 #[cfg(test)]
 mod tests;
@@ -23,6 +27,7 @@ use self::cached_files::CachedFiles;
 pub use self::cached_files::UncachedBytes;
 pub use self::device_queue::{DEPTH, DeviceQueues, DeviceWish, QueuePrediction};
 pub use self::hit_rates::{HitRates, PAGES_MAX, PredictedHits};
+pub use self::server_pool::ModelTimes;
 use super::completed_op::CompletedOp;
 use crate::capture::header::Header;
 use crate::operation::block::BlockStep;
@@ -84,6 +89,12 @@ impl Sink for WhatIf {
                 };
                 if let Some(done) = CompletedOp::of(step) {
                     self.files.done(&done, call, &mut self.rates);
+                }
+                if let Step::AsyncEnded(operation, _) = step
+                    && operation.opcode.has_bytes()
+                    && let Some(end) = operation.end
+                {
+                    self.queues.async_ended(operation.tid, operation.start, end);
                 }
             }
             Step::Block { step: BlockStep::Ended(request), .. } => self.queues.ended(request),

@@ -5,16 +5,13 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::device_queue::DeviceQueues;
 use super::two_lists::TwoLists;
 use super::*;
 use crate::event::FileStat;
-use crate::event::block::RequestOp;
-use crate::operation::block::BlockRequest;
 use crate::operation::model::{
     FilePath, OpenFile, PathArgument, PathArguments, PathSource, SyscallOperation,
 };
-use crate::operation::test_fixtures::{call, request};
+use crate::operation::test_fixtures::call;
 use crate::units::DevId;
 
 const PAGE: u64 = 4096;
@@ -318,58 +315,4 @@ fn pages_leave_with_truncation_removal_and_advice() {
     push(&mut fold, &call("openat", Arc::clone(&emptied), [1, 2], None, 3));
     read(&mut fold, &emptied, Some(0), 4096);
     expect_reads(&fold, 20, 17);
-}
-
-/// Requests by arrival and completion.
-fn queues(times: &[[u64; 2]]) -> DeviceQueues {
-    let mut queues = DeviceQueues::default();
-    for [arrival, end] in times {
-        queues.ended(&timed(*arrival, *end));
-    }
-    queues
-}
-
-fn timed(arrival: u64, end: u64) -> BlockRequest {
-    let request = request(DevId(7), RequestOp::Read, 0, 8, [arrival, end]);
-    BlockRequest { issued: Some(KernelTime(arrival)), ..request }
-}
-
-fn predict(times: &[[u64; 2]], latency_ns: u64, depth: u32) -> QueuePrediction {
-    let wish = DeviceWish { latency_ns: Some(latency_ns), depth: Some(depth) };
-    queues(times).predictions(wish).remove(0).1
-}
-
-#[test]
-fn queue_of_one_server_is_that_of_lindley() {
-    let times = [[0, 100], [10, 100], [20, 120], [200, 230]];
-    // One at a time, 50 each: waits of 0, 40, 80, 0.
-    let queue = predict(&times, 50, 1);
-    assert_eq!((queue.waited_ns, queue.predicted.sum(), queue.predicted.max()), (120, 320, 130));
-    assert_eq!((queue.in_flight, queue.waited_bound_ns), (3, 100));
-    assert_eq!((queue.busy_ns, queue.span_ns, queue.requests), (200, 230, 4));
-    assert_eq!(queue.recorded.sum(), 100 + 90 + 100 + 30);
-    // Two at a time: the third waits for the first, 30.
-    let queue = predict(&times, 50, 2);
-    assert_eq!((queue.waited_ns, queue.waited_bound_ns, queue.busy_ns), (30, 50, 100));
-    // As many as there are: none waits.
-    let queue = predict(&times, 50, 32);
-    assert_eq!((queue.waited_ns, queue.predicted.sum(), queue.waited_bound_ns), (0, 200, 0));
-}
-
-#[test]
-fn latency_of_the_recording_is_the_median_of_its_services() {
-    let wish = DeviceWish { latency_ns: None, depth: Some(1) };
-    let (_, queue) = queues(&[[0, 30], [100, 110], [200, 900]]).predictions(wish).remove(0);
-    assert_eq!((queue.latency_ns, queue.depth), (30, 1));
-    let wish = DeviceWish { latency_ns: Some(5), depth: None };
-    assert_eq!(queues(&[[0, 30]]).predictions(wish).remove(0).1.depth, DEPTH);
-}
-
-#[test]
-fn requests_without_an_end_are_no_requests_of_the_model() {
-    let mut queues = queues(&[[0, 30]]);
-    queues.ended(&BlockRequest { completed: None, ..timed(1, 2) });
-    queues.ended(&BlockRequest { ending: None, ..timed(1, 2) });
-    assert_eq!(queues.without_times, 1);
-    assert_eq!(queues.predictions(DeviceWish::default())[0].1.requests, 1);
 }

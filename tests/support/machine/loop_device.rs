@@ -19,7 +19,13 @@ impl LoopDevice {
     pub(crate) fn new(dir: &Path, bytes: u64) -> io::Result<Self> {
         let image = dir.join("disk.img");
         File::create_new(&image)?.set_len(bytes)?;
-        let output = Command::new("losetup").args(["-P", "-f", "--show"]).arg(&image).output()?;
+        Self::over(&image, &["-P"])
+    }
+
+    /// Makes a device over a file that is there. Needs root.
+    pub(crate) fn over(image: &Path, options: &[&str]) -> io::Result<Self> {
+        let output =
+            Command::new("losetup").args(options).args(["-f", "--show"]).arg(image).output()?;
         let path = String::from_utf8_lossy(&output.stdout).trim().to_owned();
         let name = path.strip_prefix("/dev/").map(str::to_owned);
         let Some(name) = name.filter(|_| output.status.success()) else {
