@@ -150,11 +150,11 @@ impl CachedFiles {
             (CallClass::Open, Some(file)) => {
                 self.opened(done, file, call.and_then(SyscallOperation::file_flags), models);
             }
-            (CallClass::Read | CallClass::Write | CallClass::Transfer, file) => {
-                if done.io == IoClass::File {
-                    let access = CacheAccess::of(done.class, call);
-                    self.moved(file.map(|file| &**file), (done.offset, done.bytes), access, models);
-                }
+            (CallClass::Read | CallClass::Write | CallClass::Transfer, file)
+                if done.io == IoClass::File =>
+            {
+                let access = CacheAccess::of(done.class, call);
+                self.moved(file.map(|file| &**file), (done.offset, done.bytes), access, models);
             }
             (CallClass::Advise, Some(file)) => {
                 if let Some(call) = call {
