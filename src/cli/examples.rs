@@ -99,6 +99,7 @@ pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 28] = [
         &[
             ("iotrace-perf what-if a.iocap", "hit rates by memory"),
             ("iotrace-perf what-if a.iocap --memory 64M,1G", "these sizes"),
+            ("iotrace-perf what-if a.iocap --read-ahead 0,128K,1M", "what these would read"),
             ("iotrace-perf what-if a.iocap --device-latency 100us", "on another device"),
         ],
     ),

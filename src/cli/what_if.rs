@@ -25,6 +25,9 @@ pub(super) struct WhatIfArgs {
     /// pages]
     #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = parse_memory, help_heading = "What if")]
     pub(super) memory: Vec<u64>,
+    /// Read-ahead of the page cache (0, 128K, 1M), several with commas: what it reads from the disk
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = parse_read_ahead, help_heading = "What if")]
+    pub(super) read_ahead: Vec<u64>,
     /// Time of each request on another device (100us, 8ms) [default: the median of the recording,
     /// where a number of requests is given]
     #[arg(long, value_name = "TIME", value_parser = parse_limit, help_heading = "What if")]
@@ -45,7 +48,19 @@ fn parse_memory(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Predicts hit rates, and times of requests.
+/// Largest read-ahead that is predicted.
+const READ_AHEAD_BYTES_MAX: u64 = 1 << 30;
+
+/// Parses a read-ahead: a number of kilobytes, as `read_ahead_kb` has it.
+fn parse_read_ahead(text: &str) -> Result<u64, String> {
+    match parse_bytes(text)? {
+        bytes if bytes > READ_AHEAD_BYTES_MAX => Err("a read-ahead has at most 1G".to_owned()),
+        bytes if bytes % 1024 != 0 => Err("a read-ahead has whole kilobytes (K)".to_owned()),
+        bytes => Ok(bytes),
+    }
+}
+
+/// Predicts hit rates, read-ahead, and times of requests.
 pub(super) fn run(args: &WhatIfArgs) -> Result<ExitCode, CliError> {
     let wish = FilterSpec::of(&args.analyse.filter)?.on(&args.analyse);
     let latency = args.device_latency.map(|latency| latency.as_nanos());
@@ -57,8 +72,10 @@ pub(super) fn run(args: &WhatIfArgs) -> Result<ExitCode, CliError> {
         has_sizes: !args.memory.is_empty(),
         device: Some(device).filter(|device| *device != DeviceWish::default()),
     };
-    let fold =
-        |header: &Header| WhatIf::new(header, direct_flag(&header.host.machine), &args.memory);
+    let fold = |header: &Header| {
+        let direct_flag = direct_flag(&header.host.machine);
+        WhatIf::new(header, direct_flag, &args.memory, &args.read_ahead)
+    };
     run_filtered(&args.analyse, wish, fold, |fold: &WhatIf, summary: &Summary, _| {
         report(fold, summary, options)
     })

@@ -19,6 +19,7 @@ pub mod page;
 pub mod pattern;
 mod places;
 mod pseudo_files;
+mod read_ahead;
 pub mod replay;
 pub mod replay_block;
 pub mod replay_brief;

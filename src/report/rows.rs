@@ -47,9 +47,26 @@ pub(super) fn rest_of_keys() -> Cell {
     Cell::Word("(further ones)".to_owned())
 }
 
+/// Units of sizes of memory.
+const BINARY_UNITS: [(u64, &str); 4] =
+    [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+
+/// Returns a size of memory as it is given: a whole number of the largest unit.
+pub(super) fn binary_size(bytes: u64) -> String {
+    let is_whole = |unit: &&(u64, &str)| bytes >= unit.0 && bytes.is_multiple_of(unit.0);
+    let unit = BINARY_UNITS.iter().find(is_whole);
+    unit.map_or_else(|| quantity::size(bytes), |(unit, name)| format!("{} {name}", bytes / unit))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_has_the_unit_in_which_it_is_given() {
+        let texts = [64 << 20, 1 << 30, 1536 << 20, 64 << 10, 1000].map(binary_size);
+        assert_eq!(texts, ["64 MiB", "1 GiB", "1536 MiB", "64 KiB", "1.00 kB"]);
+    }
 
     #[test]
     fn rows_of_a_title_are_separated_by_thousands() {

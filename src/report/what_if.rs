@@ -1,6 +1,7 @@
 //! Report of `what-if`.
 
-use super::rows::{column, key_column};
+use super::read_ahead;
+use super::rows::{binary_size, column, key_column};
 use super::summary::device;
 use crate::analysis::what_if::{DeviceWish, PAGES_MAX, PredictedHits, QueuePrediction, WhatIf};
 use crate::operation::disk;
@@ -34,8 +35,12 @@ pub fn report(fold: &WhatIf, summary: &Summary, options: WhatIfOptions) -> Repor
     let queues = options.device.map(|wish| fold.queues.predictions(wish)).unwrap_or_default();
     let mut report = Report { kind: "what-if", ..Report::default() };
     report.facts = facts(fold, working_set);
-    report.tables =
-        vec![findings(fold, &rows, &queues, &disks), memory(fold, &rows), devices(&queues, &disks)];
+    report.tables = vec![
+        findings(fold, &rows, &queues, &disks),
+        read_ahead::table(fold),
+        memory(fold, &rows),
+        devices(&queues, &disks),
+    ];
     report.notes = notes(fold, summary, options, &rows);
     report
 }
@@ -74,6 +79,10 @@ fn facts(fold: &WhatIf, working_set: u64) -> Vec<(&'static str, &'static str, Ce
             Cell::Count(uncached.elsewhere),
         ),
         ("unknown_bytes", titled("unknown", uncached.unknown), Cell::Count(uncached.unknown)),
+        ("read_ahead_reads", "", Cell::Count(fold.read_ahead.reads)),
+        ("read_ahead_bytes", "", Cell::Count(fold.read_ahead.read_bytes)),
+        ("read_ahead_left_out", "", Cell::Count(fold.read_ahead.left_out)),
+        ("read_ahead_without_length", "", Cell::Count(fold.read_ahead.without_length)),
     ]
 }
 
@@ -91,7 +100,7 @@ fn memory(fold: &WhatIf, rows: &[PredictedHits]) -> Table {
     let (_, one_of) = fold.rates.sample();
     let row = |row: &PredictedHits| {
         vec![
-            Cell::Word(memory_text(row.memory_bytes)),
+            Cell::Word(binary_size(row.memory_bytes)),
             Cell::Count(row.memory_bytes),
             hits(row.misses, reads),
             Cell::share(row.misses_error, reads),
@@ -187,6 +196,7 @@ fn findings(
 ) -> Table {
     let of_queue = |(dev, queue): &(DevId, QueuePrediction)| of_device(*dev, queue, disks);
     let mut sentences: Vec<String> = queues.iter().map(of_queue).collect();
+    sentences.extend(read_ahead::finding(fold));
     sentences.extend(enough(fold, rows));
     let (first, reads) = (fold.rates.first_reads(), fold.rates.reads);
     if first > 0 {
@@ -221,13 +231,13 @@ fn enough(fold: &WhatIf, rows: &[PredictedHits]) -> Option<String> {
     let row = rows.get(place)?;
     let mut text = format!(
         "{} of page cache: {} of page reads hit, with more memory at most {}",
-        memory_text(row.memory_bytes),
+        binary_size(row.memory_bytes),
         hits_text(row.misses?, reads),
         hits_text(first, reads),
     );
     let smaller = place.checked_sub(1).and_then(|before| rows.get(before));
     if let Some((smaller, misses)) = smaller.and_then(|row| Some((row, row.misses?))) {
-        let smaller = memory_text(smaller.memory_bytes);
+        let smaller = binary_size(smaller.memory_bytes);
         text.push_str(&format!("; {smaller}: only {}", hits_text(misses, reads)));
     }
     Some(text)
@@ -284,6 +294,7 @@ fn notes(
             size(fold.uncached().unknown)
         ));
     }
+    notes.extend(read_ahead::notes(fold));
     notes.extend(device_notes(fold, summary, options));
     notes
 }
@@ -312,26 +323,4 @@ fn device_notes(fold: &WhatIf, summary: &Summary, options: WhatIfOptions) -> Vec
         notes.push(format!("devices: {requests} without a known begin or end are left out"));
     }
     notes
-}
-
-/// Units of sizes of memory.
-const MEMORY_UNITS: [(u64, &str); 4] =
-    [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
-
-/// Returns a size of memory as it is given: a whole number of the largest unit.
-fn memory_text(bytes: u64) -> String {
-    let is_whole = |unit: &&(u64, &str)| bytes >= unit.0 && bytes.is_multiple_of(unit.0);
-    let unit = MEMORY_UNITS.iter().find(is_whole);
-    unit.map_or_else(|| size(bytes), |(unit, name)| format!("{} {name}", bytes / unit))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn memory_has_the_unit_in_which_it_is_given() {
-        let texts = [64 << 20, 1 << 30, 1536 << 20, 64 << 10, 1000].map(memory_text);
-        assert_eq!(texts, ["64 MiB", "1 GiB", "1536 MiB", "64 KiB", "1.00 kB"]);
-    }
 }

@@ -9,6 +9,8 @@ use std::ops::Range;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::hit_rates::HitRates;
+use super::read_ahead::FileAdvice;
+use super::read_ahead_settings::{MovedBytes, ReadAheads};
 use crate::analysis::completed_op::{CompletedOp, NamedPath};
 use crate::analysis::summary::file_key;
 use crate::event::syscall_table::{CallClass, Role};
@@ -33,6 +35,12 @@ const IN_MEMORY: [&str; 3] = ["tmpfs", "ramfs", "hugetlbfs"];
 /// `POSIX_FADV_DONTNEED` (`include/uapi/linux/fadvise.h`).
 const DONT_NEED: u64 = 4;
 
+/// `POSIX_FADV_WILLNEED`.
+const WILL_NEED: u64 = 3;
+
+/// Largest part of a transfer that is one read: the pages of a pipe (`PIPE_DEF_BUFFERS`).
+const TRANSFER_PAGES: u64 = 16;
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum CachedFileId {
     Inode(FileKey),
@@ -48,6 +56,47 @@ pub struct UncachedBytes {
     pub elsewhere: u64,
     /// Bytes whose file or offset is not known.
     pub unknown: u64,
+}
+
+/// Direction of bytes, and how a call takes them from the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CacheAccess {
+    /// A read that asks for this number of bytes, if that is known.
+    Read { wanted: Option<u64> },
+    /// A transfer to another file, in parts.
+    Transfer,
+    /// A write.
+    Write,
+}
+
+impl CacheAccess {
+    fn of(class: CallClass, call: Option<&SyscallOperation>) -> Self {
+        match class {
+            CallClass::Write => Self::Write,
+            CallClass::Transfer => Self::Transfer,
+            _ => {
+                let wanted = call.and_then(|call| {
+                    let place = call.call.call().arg(Role::Count)?;
+                    call.args.get(place).copied()
+                });
+                Self::Read { wanted: wanted.filter(|bytes| *bytes <= CALL_BYTES_MAX) }
+            }
+        }
+    }
+}
+
+/// Models that take the accesses to pages.
+#[derive(Debug)]
+pub(super) struct PageModels<'a> {
+    pub(super) rates: &'a mut HitRates,
+    pub(super) read_ahead: &'a mut ReadAheads,
+}
+
+impl PageModels<'_> {
+    fn remove(&mut self, number: u32, pages: Range<u64>) {
+        self.read_ahead.remove(number, &pages);
+        self.rates.remove(number, pages);
+    }
 }
 
 /// Files whose pages are accessed.
@@ -92,24 +141,24 @@ impl CachedFiles {
         &mut self,
         done: &CompletedOp<'_>,
         call: Option<&SyscallOperation>,
-        rates: &mut HitRates,
+        models: &mut PageModels<'_>,
     ) {
         if done.errno.is_some() {
             return;
         }
         match (done.class, done.file) {
             (CallClass::Open, Some(file)) => {
-                self.opened(done, file, call.and_then(SyscallOperation::file_flags), rates);
+                self.opened(done, file, call.and_then(SyscallOperation::file_flags), models);
             }
-            (CallClass::Read | CallClass::Write | CallClass::Transfer, file) => {
-                let is_read = done.class != CallClass::Write;
-                if done.io == IoClass::File {
-                    self.moved(file.map(|file| &**file), done.offset, done.bytes, is_read, rates);
-                }
+            (CallClass::Read | CallClass::Write | CallClass::Transfer, file)
+                if done.io == IoClass::File =>
+            {
+                let access = CacheAccess::of(done.class, call);
+                self.moved(file.map(|file| &**file), (done.offset, done.bytes), access, models);
             }
             (CallClass::Advise, Some(file)) => {
-                if let (Some(call), Some(number)) = (call, self.known(file)) {
-                    self.advised(call, number, rates);
+                if let Some(call) = call {
+                    self.advised(call, file, models);
                 }
             }
             _ => {}
@@ -119,9 +168,10 @@ impl CachedFiles {
             call.target.as_ref().filter(|_| done.class == CallClass::Transfer)
             && target.io_class() == IoClass::File
         {
-            self.moved(Some(target), done.target_offset, done.bytes, false, rates);
+            let bytes = (done.target_offset, done.bytes);
+            self.moved(Some(target), bytes, CacheAccess::Write, models);
         }
-        self.changed(call, done, rates);
+        self.changed(call, done, models);
     }
 
     fn opened(
@@ -129,7 +179,7 @@ impl CachedFiles {
         done: &CompletedOp<'_>,
         file: &OpenFile,
         flags: Option<OpenFlags>,
-        rates: &mut HitRates,
+        models: &mut PageModels<'_>,
     ) {
         let Some(number) = self.number(file) else { return };
         let name = done.name.filter(|name| !name.is_doubtful).map(|name| file_key(&name));
@@ -139,19 +189,20 @@ impl CachedFiles {
             self.names.insert(name, number);
         }
         if flags.is_some_and(|flags| flags.truncates() || flags.makes_regular_file()) {
-            rates.remove(number, 0..u64::MAX);
+            models.remove(number, 0..u64::MAX);
+            models.read_ahead.resized(number, 0);
         }
     }
 
-    /// Takes bytes that were read or written.
+    /// Takes bytes that were read or written: their position and number.
     fn moved(
         &mut self,
         file: Option<&OpenFile>,
-        offset: Option<u64>,
-        bytes: u64,
-        is_read: bool,
-        rates: &mut HitRates,
+        moved: (Option<u64>, u64),
+        access: CacheAccess,
+        models: &mut PageModels<'_>,
     ) {
+        let (offset, bytes) = moved;
         if bytes == 0 {
             return;
         }
@@ -166,17 +217,31 @@ impl CachedFiles {
         let is_real = bytes <= CALL_BYTES_MAX;
         let range = offset.and_then(|offset| Some(offset..offset.checked_add(bytes)?));
         let range = range.filter(|_| is_real);
-        let number = file.and_then(|file| self.number(file));
-        let (Some(range), Some(number)) = (range, number) else {
+        let numbered = file.and_then(|file| Some((file, self.number(file)?)));
+        let (Some(range), Some((file, number))) = (range, numbered) else {
             self.uncached.unknown = self.uncached.unknown.saturating_add(bytes);
             return;
         };
         let (first, last) = (range.start / self.page_bytes, (range.end - 1) / self.page_bytes);
         let before = self.last_pages.get_mut(number as usize);
         let before = before.and_then(|page| page.replace(last));
+        let is_read = access != CacheAccess::Write;
         for page in first..=last {
             // The rest of a page after a part of it is one access (`filemap_read()`).
-            rates.access(number, page, is_read, before != Some(page) || page != first);
+            models.rates.access(number, page, is_read, before != Some(page) || page != first);
+        }
+        let is_transfer = access == CacheAccess::Transfer;
+        let offset = range.start;
+        let moved = MovedBytes { number, offset, bytes, wanted: None, is_transfer };
+        match access {
+            CacheAccess::Read { wanted } => {
+                models.read_ahead.read(file, MovedBytes { wanted, ..moved });
+            }
+            CacheAccess::Transfer => {
+                let part = TRANSFER_PAGES.saturating_mul(self.page_bytes);
+                models.read_ahead.read_in_parts(file, moved, part);
+            }
+            CacheAccess::Write => models.read_ahead.written(file, moved),
         }
     }
 
@@ -190,19 +255,46 @@ impl CachedFiles {
     }
 
     /// Takes advice about a file.
-    fn advised(&self, call: &SyscallOperation, number: u32, rates: &mut HitRates) {
+    fn advised(&mut self, call: &SyscallOperation, file: &OpenFile, models: &mut PageModels<'_>) {
         let [_, offset, length, advice, ..] = call.args;
-        if call.call.call().name != "fadvise64" || advice != DONT_NEED {
+        let advice = match call.call.call().name {
+            "fadvise64" => advice,
+            "readahead" if length > 0 => WILL_NEED,
+            _ => return,
+        };
+        if self.is_elsewhere(file) {
             return;
         }
-        // Only whole pages of the range are dropped; a length of 0 is the rest of the file.
-        let first = offset.div_ceil(self.page_bytes);
-        let end = offset.saturating_add(length) / self.page_bytes;
-        rates.remove(number, first..if length == 0 { u64::MAX } else { end });
+        let end = if length == 0 { u64::MAX } else { offset.saturating_add(length) };
+        match advice {
+            0 => models.read_ahead.advised(file, FileAdvice::Normal),
+            1 => models.read_ahead.advised(file, FileAdvice::Random),
+            2 => models.read_ahead.advised(file, FileAdvice::Sequential),
+            WILL_NEED => {
+                if let Some(number) = self.number(file) {
+                    models.read_ahead.wished(file, number, offset..end);
+                }
+            }
+            DONT_NEED => {
+                if let Some(number) = self.known(file) {
+                    // Only whole pages of the range are dropped.
+                    let first = offset.div_ceil(self.page_bytes);
+                    let is_to_the_end = length == 0;
+                    let end = if is_to_the_end { end } else { end / self.page_bytes };
+                    models.remove(number, first..end);
+                }
+            }
+            _ => {}
+        }
     }
 
     /// Takes a call that has changed names or lengths.
-    fn changed(&mut self, call: &SyscallOperation, done: &CompletedOp<'_>, rates: &mut HitRates) {
+    fn changed(
+        &mut self,
+        call: &SyscallOperation,
+        done: &CompletedOp<'_>,
+        models: &mut PageModels<'_>,
+    ) {
         let named = call.named.as_ref();
         let key = |given: Option<&PathArgument>| {
             let given = given.map(NamedPath::given).filter(|given| !given.is_doubtful)?;
@@ -211,7 +303,7 @@ impl CachedFiles {
         let first = key(named.and_then(|named| named.first.as_ref()));
         let second = key(named.and_then(|named| named.second.as_ref()));
         match (call.call.call().class, first, second) {
-            (CallClass::Remove, Some(name), _) => self.removed(&name, rates),
+            (CallClass::Remove, Some(name), _) => self.removed(&name, models),
             (CallClass::Rename, Some(from), Some(to)) => {
                 let [moved, replaced] = [&from, &to].map(|name| self.names.remove(name));
                 let is_exchange = exchanges(call);
@@ -222,7 +314,7 @@ impl CachedFiles {
                     Some(number) if is_exchange => {
                         self.names.insert(from, number);
                     }
-                    Some(number) => rates.remove(number, 0..u64::MAX),
+                    Some(number) => models.remove(number, 0..u64::MAX),
                     None => {}
                 }
             }
@@ -232,16 +324,17 @@ impl CachedFiles {
                 let length = call.call.call().arg(Role::Length);
                 let length = length.and_then(|place| call.args.get(place));
                 if let (Some(number), Some(length)) = (of_name.or_else(of_file), length) {
-                    rates.remove(number, rest_of(*length, self.page_bytes));
+                    models.remove(number, rest_of(*length, self.page_bytes));
+                    models.read_ahead.resized(number, *length);
                 }
             }
             _ => {}
         }
     }
 
-    fn removed(&mut self, name: &[u8], rates: &mut HitRates) {
+    fn removed(&mut self, name: &[u8], models: &mut PageModels<'_>) {
         if let Some(number) = self.names.remove(name) {
-            rates.remove(number, 0..u64::MAX);
+            models.remove(number, 0..u64::MAX);
         }
     }
 

@@ -2,7 +2,8 @@
 //! device.
 //!
 //! ```text
-//!   ended calls ──► files and pages (cached_files) ──► caches of many sizes (hit_rates)
+//!   ended calls ──► files and pages (cached_files) ─┬► caches of many sizes (hit_rates)
+//!                                                   └► caches that read ahead (read_ahead)
 //!   ended requests, asynchronous operations ─────────► queues (device_queue, closed_loop)
 //! ```
 //!
@@ -15,6 +16,11 @@ mod device_queue;
 mod hit_rates;
 #[cfg(test)]
 mod queue_tests;
+mod read_ahead;
+mod read_ahead_settings;
+#[cfg(test)]
+mod read_ahead_tests;
+mod resident_pages;
 mod server_pool;
 mod stack_distance;
 #[cfg(test)]
@@ -23,10 +29,12 @@ mod two_lists;
 
 use std::convert::Infallible;
 
-use self::cached_files::CachedFiles;
 pub use self::cached_files::UncachedBytes;
+use self::cached_files::{CachedFiles, PageModels};
 pub use self::device_queue::{DEPTH, DeviceQueues, DeviceWish, QueuePrediction};
 pub use self::hit_rates::{HitRates, PAGES_MAX, PredictedHits};
+pub use self::read_ahead::ReadAheadTotals;
+pub use self::read_ahead_settings::{PredictedReadAhead, ReadAheads};
 pub use self::server_pool::ModelTimes;
 use super::completed_op::CompletedOp;
 use crate::capture::header::Header;
@@ -46,6 +54,8 @@ pub struct WhatIf {
     files: CachedFiles,
     /// Hit rates by the size of the memory.
     pub rates: HitRates,
+    /// Predictions by the read-ahead.
+    pub read_ahead: ReadAheads,
     /// Size of a page in bytes.
     pub page_bytes: u64,
     /// Requests of devices.
@@ -54,8 +64,9 @@ pub struct WhatIf {
 
 impl WhatIf {
     /// Creates the fold for a recording with this header. `direct_flag`: bit of `O_DIRECT` on its
-    /// machine; `sizes`: sizes of the memory in bytes, none for powers of two.
-    pub fn new(header: &Header, direct_flag: u32, sizes: &[u64]) -> Self {
+    /// machine; `sizes`: sizes of the memory in bytes, none for powers of two; `read_ahead`: sizes
+    /// of the read-ahead in bytes, none for no prediction of it.
+    pub fn new(header: &Header, direct_flag: u32, sizes: &[u64], read_ahead: &[u64]) -> Self {
         let page_bytes = Some(header.host.page_bytes).filter(|bytes| *bytes > 0);
         let page_bytes = page_bytes.unwrap_or(PAGE_BYTES);
         let sizes = match sizes {
@@ -65,6 +76,7 @@ impl WhatIf {
         Self {
             files: CachedFiles::new(page_bytes, direct_flag),
             rates: HitRates::new(page_bytes, sizes),
+            read_ahead: ReadAheads::new(header, page_bytes, read_ahead),
             page_bytes,
             queues: DeviceQueues::default(),
         }
@@ -81,14 +93,18 @@ impl Sink for WhatIf {
 
     fn step(&mut self, _: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
         match step {
-            Step::MountsSeen(table) => self.files.mounted(table),
+            Step::MountsSeen(table) => {
+                self.files.mounted(table);
+                self.read_ahead.mounted(table);
+            }
             Step::SyscallEnded(..) | Step::AsyncEnded(..) => {
                 let call = match step {
                     Step::SyscallEnded(operation, _) => Some(*operation),
                     _ => None,
                 };
                 if let Some(done) = CompletedOp::of(step) {
-                    self.files.done(&done, call, &mut self.rates);
+                    let (rates, read_ahead) = (&mut self.rates, &mut self.read_ahead);
+                    self.files.done(&done, call, &mut PageModels { rates, read_ahead });
                 }
                 if let Step::AsyncEnded(operation, _) = step
                     && operation.opcode.has_bytes()

@@ -222,7 +222,7 @@ fn file(path: &str, ino: u64, flags: i32) -> Arc<OpenFile> {
 }
 
 fn what_if() -> WhatIf {
-    WhatIf::new(&Header::default(), libc::O_DIRECT.cast_unsigned(), &[1 << 20])
+    WhatIf::new(&Header::default(), libc::O_DIRECT.cast_unsigned(), &[1 << 20], &[])
 }
 
 fn push(fold: &mut WhatIf, operation: &SyscallOperation) {

@@ -59,6 +59,11 @@ impl Mounted {
         self.device.as_ref().expect("it has one")
     }
 
+    /// Loop device of the file system, whose properties may be changed.
+    pub(crate) fn device_mut(&mut self) -> &mut LoopDevice {
+        self.device.as_mut().expect("it has one")
+    }
+
     /// Mount point.
     pub(crate) fn path(&self) -> &Path {
         &self.path
