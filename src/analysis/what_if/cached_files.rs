@@ -10,7 +10,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::hit_rates::HitRates;
 use super::read_ahead::FileAdvice;
-use super::read_ahead_settings::{MovedBytes, ReadAheads};
+use super::read_ahead_settings::{CachedBytes, ReadAheads};
 use crate::analysis::completed_op::{CompletedOp, NamedPath};
 use crate::analysis::summary::file_key;
 use crate::event::syscall_table::{CallClass, Role};
@@ -35,7 +35,7 @@ const IN_MEMORY: [&str; 3] = ["tmpfs", "ramfs", "hugetlbfs"];
 /// `POSIX_FADV_DONTNEED` (`include/uapi/linux/fadvise.h`).
 const DONT_NEED: u64 = 4;
 
-/// `POSIX_FADV_WILLNEED`.
+/// Advice that pages will be read (`POSIX_FADV_WILLNEED`).
 const WILL_NEED: u64 = 3;
 
 /// Largest part of a transfer that is one read: the pages of a pipe (`PIPE_DEF_BUFFERS`).
@@ -154,7 +154,7 @@ impl CachedFiles {
                 if done.io == IoClass::File =>
             {
                 let access = CacheAccess::of(done.class, call);
-                self.moved(file.map(|file| &**file), (done.offset, done.bytes), access, models);
+                self.moved(file.map(|file| &**file), done.offset, done.bytes, access, models);
             }
             (CallClass::Advise, Some(file)) => {
                 if let Some(call) = call {
@@ -168,8 +168,7 @@ impl CachedFiles {
             call.target.as_ref().filter(|_| done.class == CallClass::Transfer)
             && target.io_class() == IoClass::File
         {
-            let bytes = (done.target_offset, done.bytes);
-            self.moved(Some(target), bytes, CacheAccess::Write, models);
+            self.moved(Some(target), done.target_offset, done.bytes, CacheAccess::Write, models);
         }
         self.changed(call, done, models);
     }
@@ -198,11 +197,11 @@ impl CachedFiles {
     fn moved(
         &mut self,
         file: Option<&OpenFile>,
-        moved: (Option<u64>, u64),
+        offset: Option<u64>,
+        bytes: u64,
         access: CacheAccess,
         models: &mut PageModels<'_>,
     ) {
-        let (offset, bytes) = moved;
         if bytes == 0 {
             return;
         }
@@ -232,10 +231,10 @@ impl CachedFiles {
         }
         let is_transfer = access == CacheAccess::Transfer;
         let offset = range.start;
-        let moved = MovedBytes { number, offset, bytes, wanted: None, is_transfer };
+        let moved = CachedBytes { number, offset, bytes, wanted: None, is_transfer };
         match access {
             CacheAccess::Read { wanted } => {
-                models.read_ahead.read(file, MovedBytes { wanted, ..moved });
+                models.read_ahead.read(file, CachedBytes { wanted, ..moved });
             }
             CacheAccess::Transfer => {
                 let part = TRANSFER_PAGES.saturating_mul(self.page_bytes);

@@ -20,7 +20,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::resident_pages::ResidentPages;
+use super::resident_pages::{MarkedFolio, ResidentPages};
 
 /// Largest number of open files whose windows are kept; those opened first are forgotten first.
 const WINDOWS_MAX: usize = 1 << 16;
@@ -37,11 +37,11 @@ const FORCED_BYTES: u64 = 2 << 20;
 /// Advice about an open file (`posix_fadvise`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FileAdvice {
-    /// `POSIX_FADV_NORMAL`.
+    /// The default (`POSIX_FADV_NORMAL`).
     Normal,
-    /// `POSIX_FADV_RANDOM`: pages are read as they are wanted.
+    /// Pages are read as they are wanted (`POSIX_FADV_RANDOM`).
     Random,
-    /// `POSIX_FADV_SEQUENTIAL`: twice the read-ahead.
+    /// Twice the read-ahead (`POSIX_FADV_SEQUENTIAL`).
     Sequential,
 }
 
@@ -250,14 +250,14 @@ impl ReadAheadCache {
         &mut self,
         file: &ReadAheadFile,
         window: &mut AheadWindow,
-        folio: (u64, u64),
+        folio: MarkedFolio,
         wanted: u64,
     ) {
         let setting = self.setting(file, window);
         if setting == 0 {
             return;
         }
-        let (page, folio_pages) = folio;
+        let MarkedFolio { first: page, pages: folio_pages } = folio;
         let wanted = wanted.max(1);
         let max = largest(file, setting, wanted);
         let expected = window.start.saturating_add(window.size - window.async_size);
@@ -368,8 +368,8 @@ impl ReadAheadCache {
     ///
     /// In a folio of several pages the kernel's walk (`page_cache_next_miss()`) begins at its first
     /// page and not at the second one, and is one page late up to the next node of 64 pages.
-    fn gap_behind(&self, file: u32, folio: (u64, u64), max: u64) -> Option<u64> {
-        let (first, pages) = folio;
+    fn gap_behind(&self, file: u32, folio: MarkedFolio, max: u64) -> Option<u64> {
+        let MarkedFolio { first, pages } = folio;
         let mut late = u64::from((2..NODE_PAGES).contains(&pages));
         for page in first.saturating_add(1)..=first.saturating_add(max) {
             if !self.pages.has(file, page - late) {

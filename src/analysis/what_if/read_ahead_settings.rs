@@ -42,7 +42,7 @@ struct FollowedFile {
 
 /// Bytes that a call has moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct MovedBytes {
+pub(super) struct CachedBytes {
     /// Number of the file.
     pub(super) number: u32,
     /// Position of the first byte.
@@ -150,7 +150,7 @@ impl ReadAheads {
     }
 
     /// Takes bytes that a call has read.
-    pub(super) fn read(&mut self, open: &OpenFile, moved: MovedBytes) {
+    pub(super) fn read(&mut self, open: &OpenFile, moved: CachedBytes) {
         if !self.is_wanted() {
             return;
         }
@@ -173,25 +173,25 @@ impl ReadAheads {
         self.read_bytes = self.read_bytes.saturating_add(moved.bytes);
         let disk = open.stat.and_then(|stat| self.disks.get(&stat.dev));
         self.recorded.insert(disk.and_then(|disk| disk.setting));
-        let MovedBytes { offset, bytes, is_transfer, .. } = moved;
+        let CachedBytes { offset, bytes, is_transfer, .. } = moved;
         let wanted = moved.wanted.unwrap_or(bytes);
         let span = ReadSpan { description: open.id, offset, bytes, wanted, is_transfer };
         self.caches.iter_mut().for_each(|cache| cache.read(&followed.file, span));
     }
 
     /// Takes bytes that a call has read in parts of this size: each counts as a read.
-    pub(super) fn read_in_parts(&mut self, open: &OpenFile, moved: MovedBytes, part: u64) {
+    pub(super) fn read_in_parts(&mut self, open: &OpenFile, moved: CachedBytes, part: u64) {
         let end = moved.offset.saturating_add(moved.bytes);
         let mut offset = moved.offset;
         while offset < end {
             let bytes = part.max(1).min(end - offset);
-            self.read(open, MovedBytes { offset, bytes, ..moved });
+            self.read(open, CachedBytes { offset, bytes, ..moved });
             offset += bytes;
         }
     }
 
     /// Takes bytes that a call has written.
-    pub(super) fn written(&mut self, open: &OpenFile, moved: MovedBytes) {
+    pub(super) fn written(&mut self, open: &OpenFile, moved: CachedBytes) {
         if !self.is_wanted() || self.caches.iter().any(ReadAheadCache::is_full) {
             return;
         }

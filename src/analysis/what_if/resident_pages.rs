@@ -27,6 +27,15 @@ struct ResidentFile {
     marks: BTreeMap<u64, u64>,
 }
 
+/// Pages that the kernel has in one piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct MarkedFolio {
+    /// First page in the file.
+    pub(super) first: u64,
+    /// Number of pages.
+    pub(super) pages: u64,
+}
+
 /// Pages of files.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ResidentPages {
@@ -81,9 +90,8 @@ impl ResidentPages {
         self.files.entry(file).or_default().marks.insert(first, pages);
     }
 
-    /// Removes the marker of the folio that has this page, and returns the folio's first page and
-    /// number of pages.
-    pub(super) fn take_mark(&mut self, file: u32, page: u64) -> Option<(u64, u64)> {
+    /// Removes the marker of the folio that has this page, and returns the folio.
+    pub(super) fn take_mark(&mut self, file: u32, page: u64) -> Option<MarkedFolio> {
         let marks = &mut self.files.get_mut(&file)?.marks;
         let (first, pages) =
             marks.range(..=page).next_back().map(|(first, pages)| (*first, *pages))?;
@@ -91,7 +99,7 @@ impl ResidentPages {
             return None;
         }
         marks.remove(&first);
-        Some((first, pages))
+        Some(MarkedFolio { first, pages })
     }
 
     /// Removes pages of a file: those in a range.
@@ -139,12 +147,12 @@ mod tests {
         pages.mark(1, 8, 4);
         assert_eq!(pages.take_mark(1, 12), None);
         assert_eq!(pages.take_mark(2, 8), None);
-        assert_eq!(pages.take_mark(1, 11), Some((8, 4)));
+        assert_eq!(pages.take_mark(1, 11), Some(MarkedFolio { first: 8, pages: 4 }));
         assert_eq!(pages.take_mark(1, 8), None);
     }
 
     #[test]
-    fn first_touch_is_told_from_the_next() {
+    fn only_the_first_touch_counts() {
         let mut pages = ResidentPages::default();
         pages.add(1, 5, true);
         pages.add(1, 6, false);
