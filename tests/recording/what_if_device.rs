@@ -1,5 +1,5 @@
-//! `what-if --device-latency`: predicted times of requests against those on a loop device whose file
-//! system takes a known time for each.
+//! `what-if --device-latency`: predicted times of requests against those on a loop device whose
+//! file system takes a known time for each.
 
 use std::fs;
 use std::io::Read as _;
@@ -98,7 +98,7 @@ fn recorded(job: &ModelledJob, device: &LoopDevice, into: &Path) -> Recording {
     recording
 }
 
-/// What is said of a device.
+/// Prediction for a device.
 #[track_caller]
 fn of_device(recording: &Recording, device: &LoopDevice) -> Value {
     let (latency, depth) = (format!("{LATENCY_MS}ms"), DEPTH.to_string());

@@ -1,8 +1,8 @@
 //! Closed model of a queue: threads wait for their requests.
 //!
 //! ```text
-//!   recorded   1 ███        2 ███        3 ██      think times ── between a completion and the next
-//!                   ╰─ 4 ms ─╯  ╰─ 5 ms ─╯         request
+//!   recorded   1 ███        2 ███        3 ██      think times ── between a completion and the
+//!                   ╰─ 4 ms ─╯  ╰─ 5 ms ─╯         next request
 //!   model      1 ████████        2 ████████        3 ████████
 //!                        ╰─ 4 ms ─╯        ╰─ 5 ms ─╯
 //! ```
@@ -30,7 +30,7 @@ pub(super) struct TimedRequest {
     pub(super) end: u64,
 }
 
-/// What a thread does before it sends a request.
+/// Conditions under which a thread sends a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct NextRequest {
     /// Number of its requests that have to be complete.

@@ -119,7 +119,7 @@ impl DeviceQueues {
         let by_thread: BTreeMap<Tid, u64> =
             self.asynchronous.iter().map(|(tid, times)| (*tid, in_flight(times))).collect();
         let all: Vec<(u64, u64)> = self.asynchronous.values().flatten().copied().collect();
-        let operations = InFlight { by_thread, all: in_flight(&all) };
+        let operations = OperationsInFlight { by_thread, all: in_flight(&all) };
         let prediction =
             |(dev, device): (&DevId, &QueueArrivals)| (*dev, device.predict(wish, &operations));
         let mut predictions: Vec<_> = self.devices.iter().map(prediction).collect();
@@ -130,13 +130,13 @@ impl DeviceQueues {
 
 /// Asynchronous operations in flight at once.
 #[derive(Clone, Debug)]
-struct InFlight {
+struct OperationsInFlight {
     by_thread: BTreeMap<Tid, u64>,
     all: u64,
 }
 
 impl QueueArrivals {
-    fn predict(&self, wish: DeviceWish, operations: &InFlight) -> QueuePrediction {
+    fn predict(&self, wish: DeviceWish, operations: &OperationsInFlight) -> QueuePrediction {
         let latency_ns = wish.latency_ns.or(self.service.percentile(500)).unwrap_or(0);
         let depth = wish.depth.unwrap_or(DEPTH).max(1);
         let times: Vec<(u64, u64)> =

@@ -70,17 +70,23 @@ fn requests_without_an_end_are_no_requests_of_the_model() {
     assert_eq!(queues.predictions(DeviceWish::default())[0].1.requests, 1);
 }
 
-/// Closed model of requests by thread, arrival and completion: the span, the time before the
+/// Thread, arrival and completion of a request.
+type ThreadRequest = (i32, u64, u64);
+
+/// Thread, and its greatest number of asynchronous operations in flight.
+type ThreadDepth = (i32, u64);
+
+/// Closed model of requests: the span, the time before the
 /// service, and the sum of the times.
-fn closed(requests: &[(i32, u64, u64)], in_flight: &[(i32, u64)], device: (u64, u32)) -> [u64; 3] {
-    let request = |(thread, arrival, end): &(i32, u64, u64)| TimedRequest {
+fn closed(requests: &[ThreadRequest], in_flight: &[ThreadDepth], device: ServerPool) -> [u64; 3] {
+    let request = |(thread, arrival, end): &ThreadRequest| TimedRequest {
         thread: Some(Tid(*thread)),
         arrival: *arrival,
         end: *end,
     };
     let requests: Vec<TimedRequest> = requests.iter().map(request).collect();
     let in_flight = in_flight.iter().map(|(thread, number)| (Tid(*thread), *number)).collect();
-    let times = closed_loop(&requests, &in_flight, ServerPool::new(device.0, device.1));
+    let times = closed_loop(&requests, &in_flight, device);
     assert_eq!(times.times.count(), requests.len() as u64);
     [times.span_ns, times.waited_ns, times.times.sum()]
 }
@@ -89,35 +95,35 @@ fn closed(requests: &[(i32, u64, u64)], in_flight: &[(i32, u64)], device: (u64, 
 fn thread_sends_the_next_request_after_its_think_time() {
     let requests = [(1, 0, 10), (1, 15, 25), (1, 31, 40)];
     // 0, 105, 211 for 100 each; 0, 6, 13 for 1 each.
-    assert_eq!(closed(&requests, &[], (100, 4)), [311, 0, 300]);
-    assert_eq!(closed(&requests, &[], (1, 4)), [14, 0, 3]);
+    assert_eq!(closed(&requests, &[], ServerPool::new(100, 4)), [311, 0, 300]);
+    assert_eq!(closed(&requests, &[], ServerPool::new(1, 4)), [14, 0, 3]);
 }
 
 #[test]
 fn threads_wait_for_one_another_at_the_device() {
     let requests = [(1, 0, 10), (1, 20, 30), (2, 5, 15)];
     // Thread 1: 0 to 100; thread 2: 5, waits 95, to 200; thread 1: 110, waits 90, to 300.
-    assert_eq!(closed(&requests, &[], (100, 1)), [300, 185, 485]);
-    assert_eq!(closed(&requests, &[], (100, 2)), [210, 0, 300]);
+    assert_eq!(closed(&requests, &[], ServerPool::new(100, 1)), [300, 185, 485]);
+    assert_eq!(closed(&requests, &[], ServerPool::new(100, 2)), [210, 0, 300]);
 }
 
 #[test]
 fn asynchronous_operations_wait_at_their_greatest_number() {
     let requests = [(1, 0, 5), (1, 10, 15), (1, 20, 25)];
     // The third waits for one of the two before it: 0, 10, 110.
-    assert_eq!(closed(&requests, &[(1, 2)], (100, 4)), [210, 0, 300]);
-    assert_eq!(closed(&requests, &[(1, 3)], (100, 4)), [120, 0, 300]);
+    assert_eq!(closed(&requests, &[(1, 2)], ServerPool::new(100, 4)), [210, 0, 300]);
+    assert_eq!(closed(&requests, &[(1, 3)], ServerPool::new(100, 4)), [120, 0, 300]);
     // Of another thread nothing follows: 0, 105, 210.
-    assert_eq!(closed(&requests, &[(2, 3)], (100, 4)), [310, 0, 300]);
+    assert_eq!(closed(&requests, &[(2, 3)], ServerPool::new(100, 4)), [310, 0, 300]);
 }
 
 #[test]
 fn first_request_of_a_thread_is_as_late_as_the_last_completion_before_it() {
     let requests = [(1, 0, 10), (2, 12, 20), (3, 11, 30), (4, 25, 40)];
     // Threads 2 and 3 begin after thread 1, at 102 and 101; thread 4 after thread 2, at 207.
-    assert_eq!(closed(&requests, &[], (100, 4)), [307, 0, 400]);
+    assert_eq!(closed(&requests, &[], ServerPool::new(100, 4)), [307, 0, 400]);
     // None is the cause of another one at the same time.
-    assert_eq!(closed(&[(1, 5, 5), (2, 5, 5)], &[], (100, 4)), [100, 0, 200]);
+    assert_eq!(closed(&[(1, 5, 5), (2, 5, 5)], &[], ServerPool::new(100, 4)), [100, 0, 200]);
 }
 
 #[test]
