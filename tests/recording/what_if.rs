@@ -5,14 +5,13 @@ use std::fs;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use iotrace_perf::sys::proc;
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use nix::unistd::{SysconfVar, sysconf};
 
 use crate::support::driver::process;
-use crate::support::driver::recording::{TIMEOUT, can_record, compile, record};
+use crate::support::driver::recording::{TIMEOUT, can_record, compile, record, wait_until};
 use crate::support::machine::mount::Mounted;
 use crate::support::machine::requirements::{Need, verdict};
 use crate::support::machine::turns::alone;
@@ -172,17 +171,15 @@ impl PatternDisk {
     /// Requests and bytes that were read from the device so far, when none is in flight.
     fn read(&self) -> [u64; 2] {
         let path = format!("/sys/block/{}/stat", self.mounted.device().name());
-        let end = Instant::now() + TIMEOUT;
-        loop {
+        let mut counts = [0; 2];
+        wait_until("requests to end", || {
             let text = fs::read_to_string(&path).expect("counts");
-            let numbers: Vec<u64> =
-                text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-            if numbers[8] == 0 {
-                return [numbers[0], numbers[2] * 512];
-            }
-            assert!(Instant::now() < end, "requests stay in flight: {text}");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+            let numbers = text.split_whitespace().filter_map(|word| word.parse().ok());
+            let numbers: Vec<u64> = numbers.collect();
+            counts = [numbers[0], numbers[2] * 512];
+            numbers[8] == 0
+        });
+        counts
     }
 }
 
