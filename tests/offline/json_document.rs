@@ -162,8 +162,12 @@ fn keys_of_cache_are_documented() {
 
 #[test]
 fn keys_of_what_if_are_documented() {
-    let options: [&[&str]; 3] =
-        [&[], &["--memory", "64K,1G"], &["--device-latency", "100us", "--device-depth", "2"]];
+    let options: [&[&str]; 4] = [
+        &[],
+        &["--memory", "64K,1G"],
+        &["--read-ahead", "0,128K"],
+        &["--device-latency", "100us", "--device-depth", "2"],
+    ];
     check_report("what-if", &options, of_report("what-if"), &[]);
 }
 

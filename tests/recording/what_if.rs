@@ -172,10 +172,10 @@ impl PatternDisk {
     fn read(&self) -> [u64; 2] {
         let path = format!("/sys/block/{}/stat", self.mounted.device().name());
         let mut counts = [0; 2];
-        wait_until("no request is in flight", || {
+        wait_until("requests to end", || {
             let text = fs::read_to_string(&path).expect("counts");
-            let numbers: Vec<u64> =
-                text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+            let numbers = text.split_whitespace().filter_map(|word| word.parse().ok());
+            let numbers: Vec<u64> = numbers.collect();
             counts = [numbers[0], numbers[2] * 512];
             numbers[8] == 0
         });
