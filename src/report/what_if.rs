@@ -318,6 +318,13 @@ fn device_notes(fold: &WhatIf, summary: &Summary, options: WhatIfOptions) -> Vec
         let requests = counted(fold.queues.left_out, "request");
         notes.push(format!("devices: {requests} beyond the limit are left out"));
     }
+    if fold.queues.asynchronous_left_out > 0 {
+        let operations = counted(fold.queues.asynchronous_left_out, "asynchronous operation");
+        notes.push(format!(
+            "devices: {operations} beyond the limit are left out: threads may have more in flight than the closed \
+             model and the bound have"
+        ));
+    }
     if fold.queues.without_times > 0 {
         let requests = counted(fold.queues.without_times, "request");
         notes.push(format!("devices: {requests} without a known begin or end are left out"));

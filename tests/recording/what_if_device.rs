@@ -38,10 +38,11 @@ impl DelayedDisk {
         let mut server = Command::new(compile("delayed_disk.c", dir));
         let numbers = [BYTES, LATENCY_MS * 1000, DEPTH].map(|number| number.to_string());
         let server = server.arg(&directory).args(numbers).stdout(Stdio::piped());
-        let mut server = server.spawn().expect("it starts");
-        let mut ready = [0; 6];
-        server.stdout.as_mut().expect("piped").read_exact(&mut ready).expect("it is mounted");
+        let server = server.spawn().expect("it starts");
         let mut disk = Self { device: None, directory, server };
+        let mut ready = [0; 6];
+        let stdout = disk.server.stdout.as_mut().expect("piped");
+        stdout.read_exact(&mut ready).expect("it is mounted");
         let device = LoopDevice::over(&disk.directory.join("disk"), &["--direct-io=on"]);
         disk.device = Some(device.expect("a loop device"));
         disk

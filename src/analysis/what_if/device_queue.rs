@@ -50,6 +50,8 @@ pub struct DeviceQueues {
     /// Begin and end of asynchronous operations, by thread.
     asynchronous: BTreeMap<Tid, Vec<(u64, u64)>>,
     asynchronous_kept: usize,
+    /// Asynchronous operations beyond the limit.
+    pub asynchronous_left_out: u64,
     /// Requests beyond the limit.
     pub left_out: u64,
     /// Requests whose begin or end is not known.
@@ -98,6 +100,7 @@ impl DeviceQueues {
             return;
         }
         self.kept += 1;
+        let end = end.max(arrival);
         let issued = request.reissued.or(request.issued).unwrap_or(arrival);
         let device = self.devices.entry(request.dev).or_default();
         device.service.add(end.0.saturating_sub(issued.0));
@@ -108,10 +111,12 @@ impl DeviceQueues {
 
     /// Takes the begin and end of an asynchronous operation of a thread.
     pub(super) fn async_ended(&mut self, thread: Tid, begin: KernelTime, end: KernelTime) {
-        if self.asynchronous_kept < REQUESTS_MAX {
-            self.asynchronous_kept += 1;
-            self.asynchronous.entry(thread).or_default().push((begin.0, end.0));
+        if self.asynchronous_kept >= REQUESTS_MAX {
+            self.asynchronous_left_out += 1;
+            return;
         }
+        self.asynchronous_kept += 1;
+        self.asynchronous.entry(thread).or_default().push((begin.0, end.0));
     }
 
     /// Returns the predictions for each device, most requests first.

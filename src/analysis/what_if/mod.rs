@@ -28,6 +28,7 @@ mod tests;
 mod two_lists;
 
 use std::convert::Infallible;
+use std::ops::RangeInclusive;
 
 pub use self::cached_files::UncachedBytes;
 use self::cached_files::{CachedFiles, PageModels};
@@ -39,6 +40,7 @@ pub use self::server_pool::ModelTimes;
 use super::completed_op::CompletedOp;
 use crate::capture::header::Header;
 use crate::operation::block::BlockStep;
+use crate::operation::io_class::IoClass;
 use crate::operation::{Sink, Step};
 use crate::units::KernelTime;
 
@@ -47,6 +49,9 @@ const SIZE_BITS: std::ops::RangeInclusive<u32> = 16..=50;
 
 /// Size of a page where the log does not have it, as in those of other tools.
 const PAGE_BYTES: u64 = 4096;
+
+/// Sizes of pages that machines have: of a log that has another one the default is taken.
+const PAGE_SIZES: RangeInclusive<u64> = 4 << 10..=1 << 20;
 
 /// Fold of a recording under other conditions.
 #[derive(Debug)]
@@ -67,7 +72,8 @@ impl WhatIf {
     /// machine; `sizes`: sizes of the memory in bytes, none for powers of two; `read_ahead`: sizes
     /// of the read-ahead in bytes, none for no prediction of it.
     pub fn new(header: &Header, direct_flag: u32, sizes: &[u64], read_ahead: &[u64]) -> Self {
-        let page_bytes = Some(header.host.page_bytes).filter(|bytes| *bytes > 0);
+        let is_page = |bytes: &u64| bytes.is_power_of_two() && PAGE_SIZES.contains(bytes);
+        let page_bytes = Some(header.host.page_bytes).filter(is_page);
         let page_bytes = page_bytes.unwrap_or(PAGE_BYTES);
         let sizes = match sizes {
             [] => SIZE_BITS.map(|bits| 1 << bits).collect(),
@@ -102,12 +108,12 @@ impl Sink for WhatIf {
                     Step::SyscallEnded(operation, _) => Some(*operation),
                     _ => None,
                 };
-                if let Some(done) = CompletedOp::of(step) {
-                    let (rates, read_ahead) = (&mut self.rates, &mut self.read_ahead);
-                    self.files.done(&done, call, &mut PageModels { rates, read_ahead });
-                }
+                let Some(done) = CompletedOp::of(step) else { return Ok(()) };
+                let (rates, read_ahead) = (&mut self.rates, &mut self.read_ahead);
+                self.files.done(&done, call, &mut PageModels { rates, read_ahead });
                 if let Step::AsyncEnded(operation, _) = step
                     && operation.opcode.has_bytes()
+                    && matches!(done.io, IoClass::File | IoClass::Unknown)
                     && let Some(end) = operation.end
                 {
                     self.queues.async_ended(operation.tid, operation.start, end);

@@ -17,12 +17,13 @@
 //!
 //! A page counts as there as soon as it was asked for, and none is evicted.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
+
+use rustc_hash::FxHashMap;
 
 use super::resident_pages::{MarkedFolio, ResidentPages};
 
-/// Largest number of open files whose windows are kept; those opened first are forgotten first.
+/// Largest number of open files whose windows are kept; those not used for longest are forgotten.
 const WINDOWS_MAX: usize = 1 << 16;
 
 /// Largest folio, as a power of two of pages.
@@ -101,6 +102,8 @@ struct AheadWindow {
     previous: Option<u64>,
     is_random: bool,
     is_doubled: bool,
+    /// Number of the call that used it last.
+    used: u64,
 }
 
 /// Page cache with one setting of the read-ahead.
@@ -110,7 +113,9 @@ pub(super) struct ReadAheadCache {
     /// Setting in bytes; `None`: that of the file's disk in the recording.
     setting: Option<u64>,
     pages: ResidentPages,
-    windows: BTreeMap<u64, AheadWindow>,
+    windows: FxHashMap<u64, AheadWindow>,
+    /// Calls that used a window.
+    calls: u64,
     pub(super) totals: ReadAheadTotals,
 }
 
@@ -122,7 +127,8 @@ impl ReadAheadCache {
             page_bytes: page_bytes.max(1),
             setting,
             pages: ResidentPages::default(),
-            windows: BTreeMap::new(),
+            windows: FxHashMap::default(),
+            calls: 0,
             totals: ReadAheadTotals::default(),
         }
     }
@@ -201,9 +207,13 @@ impl ReadAheadCache {
     }
 
     fn keep(&mut self, description: u64, window: AheadWindow) {
-        self.windows.insert(description, window);
+        self.calls += 1;
+        self.windows.insert(description, AheadWindow { used: self.calls, ..window });
         if self.windows.len() > WINDOWS_MAX {
-            self.windows.pop_first();
+            let mut uses: Vec<u64> = self.windows.values().map(|window| window.used).collect();
+            let (_, oldest, _) = uses.select_nth_unstable(WINDOWS_MAX / 4);
+            let oldest = *oldest;
+            self.windows.retain(|_, window| window.used > oldest);
         }
     }
 
@@ -333,7 +343,8 @@ impl ReadAheadCache {
     /// (`force_page_cache_ra()`).
     fn forced(&mut self, file: &ReadAheadFile, start: u64, wanted: u64, setting: u64) {
         let wanted = wanted.min(setting.max(file.request_pages));
-        let (mut page, end) = (start, start.saturating_add(wanted));
+        let end = start.saturating_add(wanted).min(file.pages.unwrap_or(u64::MAX));
+        let mut page = start;
         let part = (FORCED_BYTES / self.page_bytes).max(1);
         while page < end && !self.is_full() {
             let pages = part.min(end - page);

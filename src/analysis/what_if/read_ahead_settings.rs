@@ -17,6 +17,9 @@ const SETTING_BYTES: u64 = 128 << 10;
 /// Default largest request of a disk (`BLK_DEF_MAX_SECTORS_CAP` until Linux 6.15).
 const REQUEST_BYTES: u64 = 1280 << 10;
 
+/// Largest value of both that is believed: that of `--read-ahead`.
+const LIMIT_MAX: u64 = 1 << 30;
+
 /// File systems with folios of several pages, and the kernel since which they have them.
 const LARGE_FOLIOS: [(&str, (u32, u32)); 2] = [("ext4", (6, 16)), ("xfs", (5, 18))];
 
@@ -36,8 +39,8 @@ struct FollowedFile {
     file: ReadAheadFile,
     /// Length in bytes; `None`: not known.
     length: Option<u64>,
-    /// Open file that was seen last.
-    description: u64,
+    /// Newest open file; `None`: none was seen.
+    newest: Option<u64>,
 }
 
 /// Bytes that a call has moved.
@@ -82,6 +85,8 @@ pub struct ReadAheads {
     large_folio_types: Vec<&'static str>,
     /// Such file systems.
     large_folio_devs: FxHashSet<DevId>,
+    /// True if a cache was full: it has missed calls since.
+    was_full: bool,
     /// Calls that read through the cache.
     pub reads: u64,
     /// Bytes of these calls.
@@ -110,6 +115,7 @@ impl ReadAheads {
             recorded: BTreeSet::new(),
             large_folio_types: large.map(|(name, _)| *name).collect(),
             large_folio_devs: FxHashSet::default(),
+            was_full: false,
             reads: 0,
             read_bytes: 0,
             left_out: 0,
@@ -139,6 +145,12 @@ impl ReadAheads {
         rows.collect()
     }
 
+    /// Returns true while no cache has been full.
+    fn takes_more(&mut self) -> bool {
+        self.was_full |= self.caches.iter().any(ReadAheadCache::is_full);
+        !self.was_full
+    }
+
     /// Takes the mounts of the recording.
     pub(super) fn mounted(&mut self, table: &MountTable) {
         let types = &self.large_folio_types;
@@ -154,7 +166,7 @@ impl ReadAheads {
         if !self.is_wanted() {
             return;
         }
-        if self.caches.iter().any(ReadAheadCache::is_full) {
+        if !self.takes_more() {
             self.left_out += 1;
             return;
         }
@@ -192,7 +204,7 @@ impl ReadAheads {
 
     /// Takes bytes that a call has written.
     pub(super) fn written(&mut self, open: &OpenFile, moved: CachedBytes) {
-        if !self.is_wanted() || self.caches.iter().any(ReadAheadCache::is_full) {
+        if !self.is_wanted() || !self.takes_more() {
             return;
         }
         let end = moved.offset.saturating_add(moved.bytes);
@@ -208,7 +220,7 @@ impl ReadAheads {
 
     /// Takes the wish of a program for bytes of a file.
     pub(super) fn wished(&mut self, open: &OpenFile, number: u32, bytes: Range<u64>) {
-        if !self.is_wanted() || self.caches.iter().any(ReadAheadCache::is_full) {
+        if !self.is_wanted() || !self.takes_more() {
             return;
         }
         self.follow(open, number, 0);
@@ -244,12 +256,13 @@ impl ReadAheads {
                 recorded_pages: pages(disk.and_then(|disk| disk.setting), SETTING_BYTES),
                 has_large_folios: open.stat.is_some_and(|stat| large.contains(&stat.dev)),
             };
-            FollowedFile { file, length: None, description: u64::MAX }
+            FollowedFile { file, length: None, newest: None }
         });
-        let is_other = followed.description != open.id;
-        followed.description = open.id;
+        // The size is that at the open: an older one may have changed since.
+        let is_newer = followed.newest < Some(open.id);
+        followed.newest = followed.newest.max(Some(open.id));
         let is_regular = |mode: u32| mode & libc::S_IFMT == libc::S_IFREG;
-        let size = open.stat.filter(|stat| is_other && is_regular(stat.mode));
+        let size = open.stat.filter(|stat| is_newer && is_regular(stat.mode));
         let length = followed.length.max(size.map(|stat| stat.size));
         followed.learn_length(length.map(|length| length.max(bytes)), page_bytes);
         followed
@@ -269,7 +282,7 @@ fn disks(header: &Header) -> FxHashMap<DevId, DiskLimits> {
     for disk in &header.disks {
         let bytes = |attribute: &str| {
             let kilobytes: u64 = disk.attributes.get(attribute)?.parse().ok()?;
-            kilobytes.checked_mul(1024)
+            kilobytes.checked_mul(1024).map(|bytes| bytes.min(LIMIT_MAX))
         };
         let limit = DiskLimits {
             request: bytes("queue/max_sectors_kb"),

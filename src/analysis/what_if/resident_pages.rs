@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 /// Pages of a chunk: one bit each.
 const CHUNK_PAGES: u64 = 64;
 
-/// Largest number of chunks.
+/// Largest number of chunks and marks.
 pub(super) const CHUNKS_MAX: usize = 1 << 21;
 
 /// Chunk of pages that lie side by side in a file.
@@ -41,6 +41,7 @@ pub(super) struct MarkedFolio {
 pub(super) struct ResidentPages {
     files: FxHashMap<u32, ResidentFile>,
     chunks: usize,
+    marks: usize,
 }
 
 fn place(page: u64) -> (u64, u64) {
@@ -50,7 +51,7 @@ fn place(page: u64) -> (u64, u64) {
 impl ResidentPages {
     /// Returns true if there is no room for more.
     pub(super) fn is_full(&self) -> bool {
-        self.chunks >= CHUNKS_MAX
+        self.chunks + self.marks >= CHUNKS_MAX
     }
 
     /// Returns true if a page is in memory.
@@ -87,7 +88,8 @@ impl ResidentPages {
 
     /// Marks a folio of this number of pages.
     pub(super) fn mark(&mut self, file: u32, first: u64, pages: u64) {
-        self.files.entry(file).or_default().marks.insert(first, pages);
+        let before = self.files.entry(file).or_default().marks.insert(first, pages);
+        self.marks += usize::from(before.is_none());
     }
 
     /// Removes the marker of the folio that has this page, and returns the folio.
@@ -99,6 +101,7 @@ impl ResidentPages {
             return None;
         }
         marks.remove(&first);
+        self.marks -= 1;
         Some(MarkedFolio { first, pages })
     }
 
@@ -109,6 +112,7 @@ impl ResidentPages {
             return;
         };
         let chunks = range.start / CHUNK_PAGES..=last / CHUNK_PAGES;
+        let mut empty = Vec::new();
         for (number, chunk) in pages.chunks.range_mut(chunks) {
             let first = number * CHUNK_PAGES;
             let from = range.start.saturating_sub(first);
@@ -116,11 +120,19 @@ impl ResidentPages {
             let kept = !((u64::MAX >> (CHUNK_PAGES - (until - from))) << from);
             chunk.present &= kept;
             chunk.untouched &= kept;
+            if chunk.present == 0 {
+                empty.push(*number);
+            }
         }
-        let before = pages.chunks.len();
-        pages.chunks.retain(|_, chunk| chunk.present != 0);
-        self.chunks -= before - pages.chunks.len();
-        pages.marks.retain(|first, _| !range.contains(first));
+        self.chunks -= empty.len();
+        for number in &empty {
+            pages.chunks.remove(number);
+        }
+        let marks: Vec<u64> = pages.marks.range(range.clone()).map(|(first, _)| *first).collect();
+        self.marks -= marks.len();
+        for first in &marks {
+            pages.marks.remove(first);
+        }
     }
 }
 
@@ -136,7 +148,7 @@ mod tests {
         pages.remove(1, &(10..130));
         let left: Vec<u64> = (0..300).filter(|page| pages.has(1, *page)).collect();
         assert_eq!(left, (0..10).chain(130..200).collect::<Vec<u64>>());
-        assert_eq!((pages.chunks, pages.take_mark(1, 100)), (3, None));
+        assert_eq!((pages.chunks, pages.marks, pages.take_mark(1, 100)), (3, 0, None));
         pages.remove(1, &(0..u64::MAX));
         assert_eq!((pages.chunks, pages.has(1, 140)), (0, false));
     }

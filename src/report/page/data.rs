@@ -9,6 +9,7 @@ use super::files;
 use super::input::PageInput;
 use super::reports::{self, MAKERS, PageReports, finished, with_notes};
 use super::time_scale::TimeScale;
+use crate::analysis::advice::finding::PLACES_MAX;
 use crate::analysis::timeline::{ActivityCell, ActivityRow, TimeBin};
 use crate::text::table::VERSION;
 
@@ -23,8 +24,10 @@ pub(super) fn scripts(input: &PageInput<'_>, rows: usize, bytes_max: usize) -> O
         let report = finished(input, make, rows);
         scripts.push(report.kind, rows, |out| report.write_json(out)).ok()?;
     }
-    let advise = with_notes(input, reports::advise(input, false));
-    scripts.push(advise.kind, 0, |out| advise.write_json(out)).ok()?;
+    // A finding has no more places and proofs than that.
+    let few = Some(rows).filter(|rows| (1..PLACES_MAX).contains(rows));
+    let advise = with_notes(input, reports::advise(input, false, few));
+    scripts.push(advise.kind, few.unwrap_or(0), |out| advise.write_json(out)).ok()?;
     let timeline = timeline(input);
     scripts.push("timeline", 0, |out| Ok(serde_json::to_writer(out, &timeline)?)).ok()?;
     String::from_utf8(scripts.text).ok()

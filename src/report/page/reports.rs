@@ -23,7 +23,7 @@ impl PageReports {
     /// Creates the reports; tables have this number of rows, 0 for all.
     pub(super) fn new(input: &PageInput<'_>, limit: usize) -> Self {
         let [summary, files, disk, latency, slow] = MAKERS.map(|make| finished(input, make, limit));
-        Self { summary, files, disk, latency, slow, advise: advise(input, true) }
+        Self { summary, files, disk, latency, slow, advise: advise(input, true, None) }
     }
 }
 
@@ -40,8 +40,8 @@ pub(super) const MAKERS: [ReportMaker; 5] = [
 ];
 
 /// Returns the findings with advice, from the folds of the page: with the first proofs for the text
-/// of the page, with all of them for its data.
-pub(super) fn advise(input: &PageInput<'_>, is_text: bool) -> Report {
+/// of the page; for its data with this number of places and proofs of a finding.
+pub(super) fn advise(input: &PageInput<'_>, is_text: bool, rows: Option<usize>) -> Report {
     let fold = input.fold;
     let advice = judge(&AdviceInput {
         summary: &fold.summary,
@@ -51,7 +51,7 @@ pub(super) fn advise(input: &PageInput<'_>, is_text: bool) -> Report {
         ignored: &[],
     });
     let start = input.summary.start();
-    advice::report(&advice, AdviceOptions { log: "LOG", start, is_text, rows: None })
+    advice::report(&advice, AdviceOptions { log: "LOG", start, is_text, rows })
 }
 
 fn options(input: &PageInput<'_>, limit: usize) -> ReportOptions {
