@@ -72,31 +72,44 @@ fn waste(row: &PredictedReadAhead, reads: u64) -> u128 {
 /// Sentence about the size with the smallest part in vain and of reads that wait, and about that of
 /// the recording.
 pub(super) fn finding(fold: &WhatIf) -> Option<String> {
-    let reads = fold.read_ahead.reads;
     let rows = fold.read_ahead.predictions();
+    comparison(&rows, fold.read_ahead.reads, fold.page_bytes)
+}
+
+fn comparison(rows: &[PredictedReadAhead], reads: u64, page_bytes: u64) -> Option<String> {
     let given = rows.iter().filter(|row| !row.is_recorded);
     let best = given.min_by_key(|row| waste(row, reads)).filter(|_| reads > 0)?;
     let result = |row: &PredictedReadAhead| {
         format!(
             "{} from the disk, {} in vain, {} of reads wait",
-            size(row.totals.read_pages.saturating_mul(fold.page_bytes)),
+            size(row.totals.read_pages.saturating_mul(page_bytes)),
             shares::of(vain_pages(row), row.totals.read_pages),
             shares::of(row.totals.waiting_reads, reads),
         )
     };
-    let name = setting_text(best);
     let recorded = rows.iter().find(|row| row.is_recorded);
+    let of_recording = recorded.and_then(|row| row.setting_bytes).map(binary_size);
+    let of_recording = of_recording.map(|bytes| format!(" ({bytes})")).unwrap_or_default();
+    let (name, text) = (setting_text(best), result(best));
+    let is_choice = rows.len() > 1;
     Some(match recorded {
+        _ if is_choice && rows.iter().all(|row| result(row) == text) => {
+            format!("the size of the read-ahead makes no difference: {text}")
+        }
         Some(row) if row.setting_bytes == best.setting_bytes => {
-            format!("read-ahead of {name}, as recorded: {}", result(best))
+            format!("read-ahead of {name}, as recorded: {text}")
         }
-        Some(row) => {
-            let other = row.setting_bytes.map(|bytes| format!(" ({})", binary_size(bytes)));
-            let other = other.unwrap_or_default();
-            let (best, row) = (result(best), result(row));
-            format!("read-ahead of {name}: {best}; that of the recording{other}: {row}")
+        Some(row) if waste(row, reads) <= waste(best, reads) || result(row) == text => {
+            format!(
+                "none of these sizes is better than that of the recording{of_recording}: {}",
+                result(row)
+            )
         }
-        None => format!("read-ahead of {name}: {}", result(best)),
+        Some(row) => format!(
+            "read-ahead of {name}: {text}; that of the recording{of_recording}: {}",
+            result(row)
+        ),
+        None => format!("read-ahead of {name}: {text}"),
     })
 }
 
@@ -124,4 +137,53 @@ pub(super) fn notes(fold: &WhatIf) -> Vec<String> {
         notes.push(format!("read-ahead: {reads} beyond the limit of pages are left out"));
     }
     notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::what_if::ReadAheadTotals;
+
+    fn row(kib: u64, read_pages: u64, used_pages: u64) -> PredictedReadAhead {
+        let totals = ReadAheadTotals { read_pages, used_pages, ..ReadAheadTotals::default() };
+        PredictedReadAhead { setting_bytes: Some(kib * 1024), is_recorded: false, totals }
+    }
+
+    fn recorded(row: PredictedReadAhead) -> PredictedReadAhead {
+        PredictedReadAhead { is_recorded: true, ..row }
+    }
+
+    fn sentence(rows: &[PredictedReadAhead]) -> String {
+        comparison(rows, 10, 4096).expect("a finding")
+    }
+
+    #[test]
+    fn sizes_without_a_difference_are_not_compared() {
+        let text = "4.10 MB from the disk, 0.0 % in vain, 0.0 % of reads wait";
+        let rows = [recorded(row(128, 1000, 1000)), row(0, 1000, 1000), row(1024, 1000, 1000)];
+        assert_eq!(
+            sentence(&rows),
+            format!("the size of the read-ahead makes no difference: {text}")
+        );
+        // One page more in vain is not a difference that a line shows.
+        let rows =
+            [recorded(row(128, 1_000_000, 999_999)), row(0, 1_000_000, 1_000_000), row(64, 9, 1)];
+        assert!(sentence(&rows).starts_with("none of these sizes is better than"));
+    }
+
+    #[test]
+    fn best_size_is_compared_with_that_of_the_recording() {
+        let rows = [recorded(row(128, 1000, 500)), row(0, 500, 500)];
+        assert_eq!(
+            sentence(&rows),
+            "read-ahead of 0: 2.05 MB from the disk, 0.0 % in vain, 0.0 % of reads wait; that of the recording \
+             (128 KiB): 4.10 MB from the disk, 50.0 % in vain, 0.0 % of reads wait"
+        );
+        let rows = [recorded(row(128, 1000, 900)), row(1024, 1000, 500)];
+        assert_eq!(
+            sentence(&rows),
+            "none of these sizes is better than that of the recording (128 KiB): 4.10 MB from the disk, 10.0 % in \
+             vain, 0.0 % of reads wait"
+        );
+    }
 }
