@@ -5,6 +5,7 @@ mod advice_rules;
 mod capsule;
 mod capture_log;
 mod diff;
+mod engines;
 mod excerpt;
 mod format_files;
 mod golden;

@@ -1,18 +1,13 @@
-//! Parquet tables: the rows, bytes and names of the other outputs, read by the format's own crate,
-//! and the example queries by their engines where the machine has them.
+//! Parquet tables: the rows, bytes and names of the other outputs, read by the format's own crate.
 
-use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::{Field, Row};
 use serde_json::Value;
 
-use crate::support::driver::process::run;
-use crate::support::driver::recording::{Recording, TIMEOUT, iotrace};
-use crate::support::machine::requirements::{Need, python, require};
+use crate::support::driver::recording::iotrace;
 use crate::support::{scratch_dir, text};
 
 fn log(name: &str) -> PathBuf {
@@ -138,59 +133,4 @@ fn log_is_added_once() {
     let shown = first.to_str().expect("text");
     assert!(shown.contains("/operations/host="), "{shown}");
     assert!(shown.contains("/rank=__HIVE_DEFAULT_PARTITION__/"), "{shown}");
-}
-
-/// Blocks of the guide in this language.
-fn examples(language: &str) -> Vec<String> {
-    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/guides/queries.md");
-    let guide = fs::read_to_string(guide).expect("the guide");
-    let fence = format!("```{language}\n");
-    let blocks = guide.split(fence.as_str()).skip(1);
-    blocks.map(|rest| rest.split("```").next().expect("an end").to_owned()).collect()
-}
-
-/// Runs Python with a module that is not among what the tests need; `None`: it is not there.
-fn run_python(module: &'static str, program: &str, directory: &Path) -> Option<String> {
-    if !require(Need::PythonModule(module)) {
-        return None;
-    }
-    let mut command = Command::new(python());
-    command.args(["-c", program]).current_dir(directory);
-    Some(run(&mut command, TIMEOUT).expect("it ends").success().stdout())
-}
-
-/// Fails if an example of the guide is wrong, or an engine counts other calls than the summary.
-#[test]
-fn examples_are_run_by_their_engines() {
-    let dir = scratch_dir("parquet");
-    let (log, tables) = (log("v2/stacks.iocap"), dir.path().join("job.parquet"));
-    iotrace(&["convert", text(&log), "-o", text(&tables)]).success();
-    let calls: BTreeMap<String, (u64, u64)> = Recording::open(&log).info["calls"]
-        .as_object()
-        .expect("calls")
-        .iter()
-        .map(|(name, call)| {
-            let number = |key: &str| call[key].as_u64().unwrap_or(0);
-            (name.clone(), (number("count"), number("bytes")))
-        })
-        .collect();
-    let queries = examples("sql").join("\n");
-    assert!(queries.matches("select").count() >= 7, "{queries}");
-    let program = format!(
-        "import duckdb, json
-c = duckdb.connect()
-c.execute('''{queries}''')
-rows = c.execute(\"select name, count(*), sum(coalesce(bytes, 0)) from operations where kind = 'syscall' group by name\").fetchall()
-print(json.dumps([[n, int(k), int(b)] for n, k, b in rows]))"
-    );
-    if let Some(printed) = run_python("duckdb", &program, dir.path()) {
-        let rows: Vec<(String, u64, u64)> = serde_json::from_str(&printed).expect("JSON");
-        let counted: BTreeMap<_, _> =
-            rows.into_iter().map(|(name, count, bytes)| (name, (count, bytes))).collect();
-        assert_eq!(counted, calls);
-    }
-    for (module, blocks) in [("polars", 0..1), ("pyspark", 1..2)] {
-        let program = examples("python")[blocks].join("\n");
-        run_python(module, &program, dir.path());
-    }
 }
