@@ -209,7 +209,7 @@ mod tests {
                 let error = reading.offset_ns.abs_diff(offset.into());
                 assert!(error <= reading.bound_ns.into(), "{ways:?}: {reading:?}");
                 let expected = (ways[0] + ways[1]).div_ceil(2);
-                assert!((expected..expected + 4).contains(&reading.bound_ns), "{reading:?}");
+                assert!((expected..expected + 6).contains(&reading.bound_ns), "{reading:?}");
             }
         }
     }

@@ -37,7 +37,8 @@ impl MessageClock {
     /// Returns the clock that these comparisons of one boot show; `None`: there are none.
     pub fn of(readings: &[OffsetReading]) -> Option<Self> {
         let first = *readings.iter().min_by_key(|reading| (reading.time, reading.bound_ns))?;
-        let last = *readings.iter().max_by_key(|reading| (reading.time, u64::MAX - reading.bound_ns))?;
+        let last =
+            *readings.iter().max_by_key(|reading| (reading.time, u64::MAX - reading.bound_ns))?;
         let best = *readings.iter().min_by_key(|reading| reading.bound_ns)?;
         let clock = match rate_error_ppb(&first, &last) {
             Some(error) if error < RATE_PPB && has_plausible_rate(&first, &last) => Self {

@@ -10,7 +10,9 @@ use super::clocks_args::{ClocksArgs, ReferenceAddress};
 use super::error::CliError;
 use super::exit_code::INCOMPLETE;
 use super::message::{print_error, print_line};
-use crate::capture::clock_exchange::{ClockFile, ClockedHost, FORMAT, VERSION, WallReading, shortest};
+use crate::capture::clock_exchange::{
+    ClockFile, ClockedHost, FORMAT, VERSION, WallReading, shortest,
+};
 use crate::capture::header::JobPlace;
 use crate::sys::clock_service::{ClockService, ServedHosts};
 use crate::sys::clock_wire::ClockSecret;
@@ -79,7 +81,9 @@ impl ClockComparison<'_> {
         let secret = ClockSecret::new().map_err(CliError::Output)?;
         let port = self.args.address.as_ref().map_or(0, |address| address.port);
         let not_listening = |error: io::Error| {
-            CliError::Usage(format!("cannot listen at TCP port {port}: {error}; choose another one"))
+            CliError::Usage(format!(
+                "cannot listen at TCP port {port}: {error}; choose another one"
+            ))
         };
         let service = ClockService::listen(port, secret.clone()).map_err(not_listening)?;
         let port = service.port().map_err(not_listening)?;
@@ -146,7 +150,9 @@ impl ClockComparison<'_> {
         file.exchanges = exchanges.len() as u64;
         file.shortest = shortest(exchanges, KEPT);
         self.write(&file)?;
-        connection.end(file.reading().map_or(u64::MAX, |reading| reading.bound_ns)).map_err(lost)?;
+        connection
+            .end(file.reading().map_or(u64::MAX, |reading| reading.bound_ns))
+            .map_err(lost)?;
         Ok(ExitCode::SUCCESS)
     }
 

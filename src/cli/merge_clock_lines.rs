@@ -27,7 +27,8 @@ pub(super) fn wall_errors(hosts: &[SurveyedHost], reference: &str) -> Vec<String
     };
     let all: Vec<String> = hosts.iter().filter_map(wrong).collect();
     let more = all.len().saturating_sub(SHOWN_MAX);
-    let more = (more > 0).then(|| format!("clock: the wall clocks of {more} more hosts were wrong"));
+    let more =
+        (more > 0).then(|| format!("clock: the wall clocks of {more} more hosts were wrong"));
     all.into_iter().take(SHOWN_MAX).chain(more).collect()
 }
 
@@ -49,8 +50,10 @@ pub(super) fn order(survey: &JobSurvey, bound_ns: u64) -> Option<String> {
         logs.any(|log| log.clock_source == ClockSource::Wall)
     };
     let hosts = survey.hosts.iter().enumerate();
-    let others: Vec<&str> =
-        hosts.filter(|(number, _)| by_wall_clock(*number)).map(|(_, host)| host.name.as_str()).collect();
+    let others: Vec<&str> = hosts
+        .filter(|(number, _)| by_wall_clock(*number))
+        .map(|(_, host)| host.name.as_str())
+        .collect();
     let begin = format!(
         "clock: events of different hosts that are less than {} apart have no known order; \
          messages compared the clocks with that of {reference}",

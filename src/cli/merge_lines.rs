@@ -91,8 +91,8 @@ fn host_line(host: &SurveyedHost, counts: &MergedCounts, logs: &[&SurveyedLog]) 
     let bounds: Option<Vec<u64>> = host.clocks().map(|clock| clock.bound_ns()).collect();
     let bound = bounds.and_then(|bounds| bounds.into_iter().max());
     let bound = bound.filter(|_| logs.iter().any(|log| log.is_dated()));
-    let clock = bound
-        .map_or(", no dates".to_owned(), |bound| merge_clock_lines::host_clock(logs, bound));
+    let clock =
+        bound.map_or(", no dates".to_owned(), |bound| merge_clock_lines::host_clock(logs, bound));
     let added = logs.first().map_or(0, |log| log.clock.added_ns());
     let added = match added {
         0 => String::new(),

@@ -210,7 +210,8 @@ impl JobSurvey {
         for log in &mut self.logs {
             let found = find(log);
             (log.clock_source, log.clock) = found;
-            if let (Some(host), Some(first)) = (self.hosts.get_mut(log.host), log.readings.first()) {
+            if let (Some(host), Some(first)) = (self.hosts.get_mut(log.host), log.readings.first())
+            {
                 let mut boots = host.boots.iter_mut();
                 if let Some(boot) = boots.find(|boot| boot.0.contains(first)) {
                     boot.1 = Some(log.clock);

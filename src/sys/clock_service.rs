@@ -40,11 +40,11 @@ const PAUSE_MS: u16 = 50;
 /// State of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PeerState {
-    /// Its secret is awaited.
+    /// The secret is awaited.
     Greeting,
-    /// It waits for its turn.
+    /// The peer waits for its turn.
     Waiting,
-    /// Its messages are answered.
+    /// Messages are answered.
     Served,
 }
 
@@ -138,7 +138,9 @@ impl ClockService {
             PeerState::Greeting | PeerState::Served => PollFlags::POLLIN,
         };
         let mut fds: Vec<PollFd<'_>> = Vec::with_capacity(self.peers.len() + 1);
-        fds.extend(self.peers.iter().map(|peer| PollFd::new(peer.stream.as_fd(), flags(peer.state))));
+        fds.extend(
+            self.peers.iter().map(|peer| PollFd::new(peer.stream.as_fd(), flags(peer.state))),
+        );
         let is_full = self.peers.len() >= PEERS_MAX;
         if !is_full {
             fds.push(PollFd::new(self.listener.as_fd(), PollFlags::POLLIN));

@@ -160,7 +160,8 @@ mod tests {
 
     #[test]
     fn secrets_differ_and_so_do_their_halves() {
-        let [one, other] = [ClockSecret::new(), ClockSecret::new()].map(|made| made.expect("random"));
+        let [one, other] =
+            [ClockSecret::new(), ClockSecret::new()].map(|made| made.expect("random"));
         assert_ne!(one, other);
         assert_ne!(one.host_greeting(), one.reference_greeting());
         assert!(one.host_greeting().starts_with(b"IOTRCLK1"));

@@ -11,8 +11,10 @@ use nix::sys::socket::SockaddrStorage;
 pub fn own_addresses() -> Vec<IpAddr> {
     let Ok(interfaces) = getifaddrs() else { return Vec::new() };
     let up = interfaces.filter(|found| found.flags.contains(InterfaceFlags::IFF_UP));
-    let mut addresses: Vec<IpAddr> =
-        up.filter_map(|found| address(&found.address?)).filter(|found| !needs_interface(*found)).collect();
+    let mut addresses: Vec<IpAddr> = up
+        .filter_map(|found| address(&found.address?))
+        .filter(|found| !needs_interface(*found))
+        .collect();
     addresses.sort_by_key(|found| (found.is_loopback(), found.is_ipv6()));
     addresses.dedup();
     let others = addresses.iter().filter(|found| !found.is_loopback()).count();

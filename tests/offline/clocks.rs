@@ -52,9 +52,9 @@ fn rendezvous(dir: &Path) -> Option<PathBuf> {
 fn files(dir: &Path) -> Vec<ClockFile> {
     let entries = fs::read_dir(dir).expect("a directory").map(|entry| entry.expect("one").path());
     let is_file = |path: &PathBuf| path.extension().is_some_and(|end| end == "json");
-    let parsed = entries.filter(is_file).map(|path| {
-        ClockFile::parse(&fs::read(&path).expect("a file")).expect("a comparison")
-    });
+    let parsed = entries
+        .filter(is_file)
+        .map(|path| ClockFile::parse(&fs::read(&path).expect("a file")).expect("a comparison"));
     let mut files: Vec<ClockFile> = parsed.collect();
     files.sort_by(|one, other| one.host.cmp(&other.host));
     files
@@ -269,7 +269,9 @@ fn rendezvous_of_others_is_not_trusted() {
     let mut first = start(first);
     wait_until("rank 0 has left its address", || rendezvous(&dir).is_some());
     let path = rendezvous(&dir).expect("it is there");
-    let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&path).expect("it is there").permissions());
+    let mode = std::os::unix::fs::PermissionsExt::mode(
+        &fs::metadata(&path).expect("it is there").permissions(),
+    );
     assert_eq!(mode & 0o777, 0o600);
     // Its process is killed, and the file stays.
     first.kill().and_then(|()| first.wait()).expect("ours");

@@ -22,6 +22,7 @@ mod identity;
 mod instance_pool;
 mod layers;
 mod libaio;
+mod mpi_hosts;
 mod names;
 mod node_ranks;
 mod outputs;
