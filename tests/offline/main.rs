@@ -10,6 +10,7 @@ mod excerpt;
 mod format_files;
 mod golden;
 mod import;
+mod import_darshan;
 mod import_traces;
 mod json_document;
 mod merge;

@@ -19,6 +19,7 @@ mod file_offsets;
 mod hostile;
 mod hostile_environment;
 mod identity;
+mod import_perf;
 mod instance_pool;
 mod layers;
 mod libaio;
