@@ -9,6 +9,7 @@ use super::clock;
 use super::clock_client::ClockConnection;
 use super::clock_service::{ClockService, ServedHosts};
 use super::clock_wire::{ClockAnswer, ClockSecret};
+use crate::capture::clock_exchange::Exchange;
 use crate::units::KernelTime;
 
 const S: u64 = 1_000_000_000;
@@ -37,7 +38,7 @@ fn reference(
 fn compare(address: SocketAddr, secret: &ClockSecret) {
     let mut connection = ClockConnection::open(address, secret, within(20)).expect("connected");
     let exchanges = connection.exchanges().expect("answers");
-    let readings = exchanges.iter().filter_map(|exchange| exchange.reading());
+    let readings = exchanges.iter().filter_map(Exchange::reading);
     let best = readings.min_by_key(|reading| reading.bound_ns).expect("readings");
     assert!(best.offset_ns.unsigned_abs() <= best.bound_ns.into(), "{best:?}");
     connection.end(best.bound_ns).expect("connected");
