@@ -3,6 +3,7 @@
 //! [`mod@format`] is the byte map, [`writer`] appends frames, [`reader`] reads them back from any
 //! bytes, and [`prefetch`] does so in more than one thread. Nothing here interprets a record.
 
+pub mod clock_exchange;
 pub mod delta;
 pub mod excerpt;
 pub mod fact;
@@ -10,6 +11,7 @@ pub mod format;
 pub mod frame_ring;
 pub mod frame_scanner;
 pub mod header;
+pub mod message_clock;
 mod payload;
 pub mod prefetch;
 pub mod reader;

@@ -86,6 +86,8 @@ pub struct WallClock {
     bound_ns: Option<u64>,
     /// Known correction of the wall clock, ns.
     added_ns: i64,
+    /// True if the line goes on before and after these times.
+    is_endless: bool,
 }
 
 impl WallClock {
@@ -106,6 +108,7 @@ impl WallClock {
                 moved_ns: 0,
                 bound_ns,
                 added_ns: 0,
+                is_endless: false,
             });
         }
         let bound_ns = Some(READING_ERROR_NS.saturating_add(spread));
@@ -114,13 +117,33 @@ impl WallClock {
         let end = if is_drift { last.offset_ns() } else { first.offset_ns() };
         let offsets_ns = [first.offset_ns(), end];
         let moved_ns = last.offset_ns() - first.offset_ns();
-        Some(Self { times, offsets_ns, moved_ns, bound_ns, added_ns: 0 })
+        Some(Self { times, offsets_ns, moved_ns, bound_ns, added_ns: 0, is_endless: false })
     }
 
     /// Returns the clock of a capture without dates, which shows `wall_ns` at a time.
     pub fn without_dates(time: KernelTime, wall_ns: u64) -> Self {
         let offset = ClockReading { time, wall_ns }.offset_ns();
-        Self { times: [time; 2], offsets_ns: [offset; 2], moved_ns: 0, bound_ns: None, added_ns: 0 }
+        Self {
+            times: [time; 2],
+            offsets_ns: [offset; 2],
+            moved_ns: 0,
+            bound_ns: None,
+            added_ns: 0,
+            is_endless: false,
+        }
+    }
+
+    /// Returns the clock with another offset, which is known better: a line through the offsets at
+    /// two times, with this bound.
+    #[must_use]
+    pub fn replaced_by(self, times: [KernelTime; 2], offsets_ns: [i128; 2], bound_ns: u64) -> Self {
+        Self { times, offsets_ns, bound_ns: Some(bound_ns), is_endless: true, ..self }
+    }
+
+    /// Returns the clock with a larger bound, if it has one.
+    #[must_use]
+    pub fn widened_by(self, ns: u64) -> Self {
+        Self { bound_ns: self.bound_ns.map(|bound| bound.saturating_add(ns)), ..self }
     }
 
     /// Adds a correction, ns, that is known from elsewhere.
@@ -133,7 +156,8 @@ impl WallClock {
     pub fn at(&self, time: KernelTime) -> i128 {
         let [start, end] = self.times;
         let length = i128::from(end.0) - i128::from(start.0);
-        let past = (i128::from(time.0) - i128::from(start.0)).clamp(0, length);
+        let past = i128::from(time.0) - i128::from(start.0);
+        let past = if self.is_endless { past } else { past.clamp(0, length) };
         let change = self.offsets_ns[1] - self.offsets_ns[0];
         let part = if length > 0 { change.saturating_mul(past) / length } else { 0 };
         i128::from(time.0) + self.offsets_ns[0] + part + i128::from(self.added_ns)
@@ -248,6 +272,17 @@ mod tests {
         assert_eq!(readings(&header, Some(&end(Some(-7)))), [start, reading(25, 1013)]);
         assert_eq!(readings(&header, Some(&end(None))), [start]);
         assert_eq!(readings(&Header::default(), Some(&end(None))), []);
+    }
+
+    #[test]
+    fn better_offsets_are_a_line_without_ends() {
+        let wall = WallClock::of(&[reading(0, BOOT), reading(S, BOOT + 2 * S)]).expect("readings");
+        let times = [KernelTime(10), KernelTime(110)];
+        let clock = wall.replaced_by(times, [1000, 1001], 7);
+        assert_eq!([10, 110, 1010].map(|time| clock.at(KernelTime(time))), [1010, 1111, 2020]);
+        assert_eq!((clock.bound_ns(), clock.moved_ns()), (Some(7), wall.moved_ns()));
+        assert_eq!(clock.widened_by(3).bound_ns(), Some(10));
+        assert_eq!(WallClock::without_dates(times[0], 5).widened_by(3).bound_ns(), None);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use super::args::{
     WatchArgs,
 };
 use super::budget::BudgetArgs;
+use super::clocks_args::ClocksArgs;
 use super::convert_args::ConvertArgs;
 use super::ctl_args::CtlArgs;
 use super::diff_args::DiffArgs;
@@ -96,6 +97,8 @@ pub(super) enum Verb {
     Replay(ReplayArgs),
     /// Make one OTF2 archive of the recordings of a parallel job
     Merge(MergeArgs),
+    /// Compare the clocks of a job's nodes by messages, for merge
+    Clocks(ClocksArgs),
     /// Make a capture log from one of strace, ioriot, fio or blktrace
     Import(ImportArgs),
     /// Show a capture log's header, totals and accounting

@@ -1,7 +1,7 @@
 //! Examples of subcommands, which end their help.
 
 /// Name of a subcommand, and commands with what they show.
-pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 28] = [
+pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 29] = [
     (
         "record",
         &[
@@ -164,6 +164,15 @@ pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 28] = [
         &[
             ("iotrace-perf merge job_*/ -o job.otf2", "all ranks of a job"),
             ("iotrace-perf merge a b -o j.otf2 --clock-offset n2=-3ms", "n2 was ahead"),
+            ("iotrace-perf merge job_*/ -o j.otf2 --clocks clocks/", "see clocks"),
+        ],
+    ),
+    (
+        "clocks",
+        &[
+            ("mpirun --map-by ppr:1:node iotrace-perf clocks -o clocks/", "before the job"),
+            ("srun --ntasks-per-node=1 iotrace-perf clocks -o clocks/", "and after it"),
+            ("iotrace-perf merge job_*/ -o job.otf2 --clocks clocks/", "uses them"),
         ],
     ),
     (

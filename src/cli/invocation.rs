@@ -38,7 +38,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ),
     ("Watch while it happens", &["live", "top", "watch", "ctl"]),
     ("Replay", &["replay"]),
-    ("Convert", &["convert", "merge", "import"]),
+    ("Convert", &["convert", "merge", "clocks", "import"]),
     ("This machine", &["doctor", "list", "completions", "man"]),
 ];
 

@@ -20,11 +20,14 @@ use super::convert::{InputLog, completeness_facts, end_facts, open};
 use super::error::CliError;
 use super::exit_code::INCOMPLETE;
 use super::merge_args::{ClockOffset, MergeArgs};
+use super::merge_clock_lines;
+use super::merge_clocks;
 use super::merge_lines;
 use super::merge_result::{Merged, MergedCounts};
 use super::merge_survey::{JobSurvey, LEAD_NS, OmittedLog, SurveyedLog};
 use super::message::print_line;
 use super::output::{OpenOutput, Output, substitute};
+use super::shown_names;
 use super::signals::Signals;
 use crate::analysis::call_totals::{Totals, WithTotals};
 use crate::capture::header::JobPlace;
@@ -43,6 +46,7 @@ pub(super) fn run(args: &MergeArgs) -> Result<ExitCode, CliError> {
         merge_lines::left_out(&survey.left_out);
         return Err(CliError::Usage("none of the recordings can be read: nothing to merge".into()));
     }
+    merge_clocks::apply(&mut survey, &args.clocks);
     correct(&mut survey, &args.clock_offset)?;
     let output = output.open(&Users::caller(), args.force)?;
     let merged = merge(survey, &output, &mut || !patience.is_cancelled());
@@ -78,7 +82,7 @@ fn correct(survey: &mut JobSurvey, offsets: &[ClockOffset]) -> Result<(), CliErr
             let names: Vec<&str> = survey.hosts.iter().map(|known| known.name.as_str()).collect();
             return Err(CliError::Usage(format!(
                 "--clock-offset {host}: no recording is of this host; hosts: {}",
-                merge_lines::first_of(&names)
+                shown_names::first_of(&names)
             )));
         };
         for log in survey.logs.iter_mut().filter(|log| log.host == number) {
@@ -254,6 +258,7 @@ fn job_end(survey: &JobSurvey, merger: &ArchiveMerger) -> JobEnd {
             properties.push(("Recordings".to_owned(), counts.recordings.to_string()));
             let given = survey.logs.iter().find(|log| log.host == number);
             properties.extend(merge_lines::clock_facts(host, given));
+            properties.extend(merge_clock_lines::host_facts(survey, host, given));
             properties.extend(counts.completeness.clone());
             JobHost { name: host.name.clone(), properties }
         })
@@ -280,7 +285,10 @@ fn archive_facts(survey: &JobSurvey, merger: &ArchiveMerger) -> Vec<(String, Str
         ("hosts".to_owned(), survey.hosts.len().to_string()),
         ("recordings".to_owned(), survey.logs.len().to_string()),
         ("recordings_left_out".to_owned(), survey.left_out.len().to_string()),
-        ("clock".to_owned(), merge_lines::CLOCK.to_owned()),
+        (
+            "clock".to_owned(),
+            merge_clock_lines::clock_property(survey).unwrap_or(merge_lines::CLOCK.to_owned()),
+        ),
         ("clock_error_bound_ns".to_owned(), bound),
         ("clock_zero_realtime_ns".to_owned(), survey.zero_wall_ns.to_string()),
     ];

@@ -22,6 +22,10 @@ pub(super) struct MergeArgs {
     /// times
     #[arg(long, value_name = "HOST=TIME", value_parser = parse_clock_offset)]
     pub(super) clock_offset: Vec<ClockOffset>,
+    /// Take the clocks of hosts from these comparisons by messages (`iotrace-perf clocks`) instead
+    /// of their wall clocks: a directory or a file. Can be given several times
+    #[arg(long, value_name = "DIR")]
+    pub(super) clocks: Vec<PathBuf>,
 }
 
 /// Correction of the times of a host.

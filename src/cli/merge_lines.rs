@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use super::merge_clock_lines;
 use super::merge_result::{Merged, MergedCounts};
 use super::merge_survey::{JobSurvey, OmittedLog, SurveyedHost, SurveyedLog};
 use super::message::{print_error, print_line};
+use super::shown_names::{SHOWN_MAX, first_of};
 use super::summary_lines;
 use crate::analysis::call_totals::OnFiles;
 use crate::text::quantity::{count, counted, counted_as, size, time};
@@ -13,9 +15,6 @@ use crate::text::quantity::{count, counted, counted_as, size, time};
 /// Value of the archive's property about its clock.
 pub(super) const CLOCK: &str = "ns; wall clocks of the hosts, read at the start and end of each \
                                 recording; events were moved to it when they were written";
-
-/// Largest number of hosts, recordings and names in messages; further ones are counted.
-const SHOWN_MAX: usize = 16;
 
 /// Largest error of reading two clocks, ns: changes below it are none.
 const MOVED_NS: u64 = 20_000;
@@ -39,6 +38,7 @@ pub(super) fn print(merged: &Merged, archive: &Path) {
     let lines = ranks(survey)
         .into_iter()
         .chain([clock(survey)])
+        .chain(survey.clock_notes.iter().cloned())
         .chain(parts(survey))
         .chain(overlaps(survey));
     lines.chain(shared(merged)).for_each(|line| print_line(&line));
@@ -57,15 +57,6 @@ pub(super) fn left_out(left_out: &[OmittedLog]) {
 fn more(all: usize, noun: &str) -> Option<String> {
     let more = all.saturating_sub(SHOWN_MAX) as u64;
     (more > 0).then(|| format!("… and {} more ({noun})", count(more)))
-}
-
-/// First names, and the number of the others.
-pub(super) fn first_of(names: &[&str]) -> String {
-    let shown = names.iter().take(SHOWN_MAX).copied().collect::<Vec<_>>().join(", ");
-    match names.len().saturating_sub(SHOWN_MAX) {
-        0 => shown,
-        more => format!("{shown} and {} more", count(more as u64)),
-    }
 }
 
 fn merged_line(merged: &Merged) -> String {
@@ -100,7 +91,8 @@ fn host_line(host: &SurveyedHost, counts: &MergedCounts, logs: &[&SurveyedLog]) 
     let bounds: Option<Vec<u64>> = host.clocks().map(|clock| clock.bound_ns()).collect();
     let bound = bounds.and_then(|bounds| bounds.into_iter().max());
     let bound = bound.filter(|_| logs.iter().any(|log| log.is_dated()));
-    let clock = bound.map_or(", no dates".to_owned(), |bound| format!(", clock ± {}", time(bound)));
+    let clock =
+        bound.map_or(", no dates".to_owned(), |bound| merge_clock_lines::host_clock(logs, bound));
     let added = logs.first().map_or(0, |log| log.clock.added_ns());
     let added = match added {
         0 => String::new(),
@@ -186,7 +178,11 @@ fn ranks(survey: &JobSurvey) -> Vec<String> {
 /// Line on the order of events of different hosts.
 fn clock(survey: &JobSurvey) -> String {
     let undated = survey.logs.iter().filter(|log| !log.is_dated()).count() as u64;
-    match survey.order_bound_ns() {
+    let bound = survey.order_bound_ns();
+    if let Some(line) = bound.and_then(|bound| merge_clock_lines::order(survey, bound)) {
+        return line;
+    }
+    match bound {
         Some(0) => "clock: all recordings are of one clock, their order is exact".to_owned(),
         Some(bound) => format!(
             "clock: events of different hosts that are less than {} apart have no known order, \

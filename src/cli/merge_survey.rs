@@ -22,7 +22,7 @@ pub(super) const LEAD_NS: u64 = 60_000_000_000;
 
 /// First date of a clock that is set, ns since 1970: that of 2001. A machine without a clock begins
 /// in 1970.
-const FIRST_DATE_NS: u64 = 978_307_200_000_000_000;
+pub(super) const FIRST_DATE_NS: u64 = 978_307_200_000_000_000;
 
 /// A recording that is merged.
 #[derive(Debug)]
@@ -42,23 +42,40 @@ pub(super) struct SurveyedLog {
     /// True for a part of a longer recording: its wall clock was read at the start of that one.
     pub(super) is_part: bool,
     readings: Vec<ClockReading>,
+    /// First reading as the log has it.
+    pub(super) first_reading: Option<ClockReading>,
+    /// Source of its clock.
+    pub(super) clock_source: ClockSource,
     /// True if the wall clock of the host was not set, while those of others were.
     has_unset_clock: bool,
-    identity: HostIdentity,
+    pub(super) identity: HostIdentity,
     /// Properties of its host.
     facts: Vec<(String, String)>,
-    has_end: bool,
+    pub(super) has_end: bool,
     bytes: u64,
     print: HeaderPrint,
 }
 
+/// Source of the clock of a recording.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum ClockSource {
+    /// The wall clock of its host.
+    #[default]
+    Wall,
+    /// Messages to the reference.
+    Messages,
+    /// The host is the reference.
+    Reference,
+}
+
 /// Identity of a host; the clock shows the boot.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-struct HostIdentity {
-    name: String,
-    kernel: String,
+pub(super) struct HostIdentity {
+    pub(super) name: String,
+    /// Release, version and machine.
+    pub(super) kernel: String,
     /// Path of a log without a host name, which is a host of its own.
-    log: Option<PathBuf>,
+    pub(super) log: Option<PathBuf>,
 }
 
 /// Checksum and length of a header.
@@ -72,6 +89,16 @@ pub(super) struct SurveyedHost {
     pub(super) facts: Vec<(String, String)>,
     /// Readings of each boot, and their clock.
     boots: Vec<(Vec<ClockReading>, Option<WallClock>)>,
+    /// Wall clock of the host less the common clock, ns, and the bound of that; `None`: they are
+    /// the same, or were not compared.
+    pub(super) wall_error: Option<WallError>,
+}
+
+/// Difference of a wall clock from the common clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct WallError {
+    pub(super) ns: i64,
+    pub(super) bound_ns: u64,
 }
 
 /// Recording, or a name of one, that is left out.
@@ -90,6 +117,10 @@ pub(super) struct JobSurvey {
     pub(super) left_out: Vec<OmittedLog>,
     /// Wall clock at time 0 of the archive, ns since 1970; 0: no recording has dates.
     pub(super) zero_wall_ns: u64,
+    /// Host with whose clock messages have compared others; empty: there is none.
+    pub(super) clock_reference: String,
+    /// Lines on clocks that were compared.
+    pub(super) clock_notes: Vec<String>,
 }
 
 impl JobSurvey {
@@ -143,7 +174,7 @@ impl JobSurvey {
                     same => format!("{name} ({same})"),
                 };
                 let facts = std::mem::take(&mut log.facts);
-                self.hosts.push(SurveyedHost { name, facts, boots: Vec::new() });
+                self.hosts.push(SurveyedHost { name, facts, boots: Vec::new(), wall_error: None });
             }
         }
     }
@@ -167,6 +198,30 @@ impl JobSurvey {
             let host = self.hosts.get(log.host);
             let known = host.zip(log.readings.first()).and_then(|(host, first)| host.clock(*first));
             log.clock = known.unwrap_or_else(|| WallClock::without_dates(log.start, without));
+        }
+    }
+
+    /// Replaces the clock of each recording by the one that `find` knows for it and its old one;
+    /// recordings of one boot get the same.
+    pub(super) fn replace_clocks(
+        &mut self,
+        find: &dyn Fn(&SurveyedLog) -> (ClockSource, WallClock),
+    ) {
+        for log in &mut self.logs {
+            let found = find(log);
+            (log.clock_source, log.clock) = found;
+            if let (Some(host), Some(first)) = (self.hosts.get_mut(log.host), log.readings.first())
+            {
+                let mut boots = host.boots.iter_mut();
+                if let Some(boot) = boots.find(|boot| boot.0.contains(first)) {
+                    boot.1 = Some(log.clock);
+                }
+            }
+        }
+        let starts = self.logs.iter().filter(|log| log.is_dated());
+        if let Some(start) = starts.map(|log| log.clock.at(log.start)).min() {
+            let start = u64::try_from(start.max(0)).unwrap_or(u64::MAX);
+            self.zero_wall_ns = start.saturating_sub(LEAD_NS);
         }
     }
 
@@ -257,7 +312,8 @@ impl SurveyedLog {
 
     /// Returns true if the log has dates.
     pub(super) fn is_dated(&self) -> bool {
-        !self.readings.is_empty() && !self.has_unset_clock
+        let is_compared = self.clock_source != ClockSource::Wall;
+        !self.readings.is_empty() && (is_compared || !self.has_unset_clock)
     }
 
     /// Returns true if two recordings of a host overlap in time.
@@ -299,13 +355,16 @@ fn look(path: &Path) -> Result<SurveyedLog, CliError> {
             ..identity
         };
     }
+    let readings = wall_clock::readings(&header, end.as_ref());
     Ok(SurveyedLog {
         host: 0,
         clock: WallClock::without_dates(start, 0),
         start,
         end: end.as_ref().map_or(start, |end| KernelTime(end.end_ns)),
         is_system: header.scope.mode == "system",
-        readings: wall_clock::readings(&header, end.as_ref()),
+        first_reading: readings.first().copied(),
+        clock_source: ClockSource::default(),
+        readings,
         has_unset_clock: false,
         identity,
         facts: host_facts(&header),

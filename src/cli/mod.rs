@@ -13,6 +13,9 @@ mod capsule;
 mod capsule_lines;
 mod cgroup_target;
 mod check;
+mod clock_rendezvous;
+mod clocks;
+mod clocks_args;
 mod command_line;
 mod completeness;
 mod container_names;
@@ -53,6 +56,8 @@ mod live;
 mod log_argument;
 mod merge;
 mod merge_args;
+mod merge_clock_lines;
+mod merge_clocks;
 mod merge_lines;
 mod merge_result;
 mod merge_survey;
@@ -77,6 +82,7 @@ mod second_signal;
 mod self_test;
 mod shell_args;
 mod shell_files;
+mod shown_names;
 mod signals;
 mod stacks;
 mod summarise;
@@ -172,6 +178,7 @@ fn run(mut args: Args) -> Result<ExitCode, CliError> {
         Some(Verb::Stacks(args)) => stacks::run(args),
         Some(Verb::Replay(args)) => replay::run(&args),
         Some(Verb::Merge(args)) => merge::run(&args),
+        Some(Verb::Clocks(args)) => clocks::run(&args),
         Some(Verb::Import(args)) => import::run(&args),
         Some(Verb::Info(info)) => info::run(&info),
         Some(Verb::Doctor(doctor)) => doctor::run(&doctor),

@@ -9,6 +9,11 @@
 pub mod cancellation;
 pub mod capabilities;
 pub mod clock;
+pub mod clock_client;
+pub mod clock_service;
+#[cfg(test)]
+mod clock_tests;
+pub mod clock_wire;
 pub mod closing_lock;
 pub mod containers;
 pub mod cpu_topology;
@@ -27,6 +32,7 @@ pub mod instance_pool;
 pub mod mounts;
 #[cfg(test)]
 pub mod need;
+pub mod net_addresses;
 pub mod output_dir;
 pub mod output_path;
 pub mod perf;

@@ -11,6 +11,7 @@ use nix::sys::stat::Mode;
 
 use super::clock;
 use super::spawn::{ProcessFd, same_open_file};
+use crate::capture::clock_exchange::ClockedHost;
 use crate::capture::fact::{Fact, Text};
 use crate::capture::header::Host;
 use crate::units::{Fd, KernelTime, Pid, Tid};
@@ -28,6 +29,19 @@ pub fn host() -> Host {
         machine: text(uname.as_ref().map(nix::sys::utsname::UtsName::machine)),
         cpus: super::cpu_topology::online_cpus(),
         page_bytes: super::ring::page_bytes() as u64,
+    }
+}
+
+/// Identity of this machine and of its boot, whose clock is compared with others.
+pub fn clocked_host() -> ClockedHost {
+    let host = host();
+    let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    ClockedHost {
+        hostname: host.hostname,
+        kernel_release: host.kernel_release,
+        kernel_version: host.kernel_version,
+        machine: host.machine,
+        boot_id: boot_id.trim_end().to_owned(),
     }
 }
 

@@ -106,6 +106,19 @@ pub fn own_rank() -> Option<u64> {
     of_environment(&|name| std::env::var(name).ok())?.rank
 }
 
+/// Returns the place of this process in its parallel job, if it has one.
+pub fn own_place() -> Option<JobPlace> {
+    of_environment(&|name| std::env::var(name).ok())
+}
+
+/// Returns a number that is the same for all processes which one command of a launcher has started,
+/// as far as the launcher tells its commands from each other.
+pub fn own_job_number() -> u64 {
+    let mut hasher = DefaultHasher::new();
+    JOB_NAMES.map(|name| std::env::var(name).ok()).hash(&mut hasher);
+    hasher.finish()
+}
+
 /// Returns the number of this process among those of its job on this node, if a launcher gave it
 /// one.
 pub fn own_local_rank() -> Option<u64> {

@@ -4,12 +4,14 @@
 mod advice_rules;
 mod capsule;
 mod capture_log;
+mod clocks;
 mod diff;
 mod engines;
 mod excerpt;
 mod format_files;
 mod golden;
 mod import;
+mod import_darshan;
 mod import_traces;
 mod json_document;
 mod merge;

@@ -22,25 +22,25 @@ use crate::support::machine::requirements::{Need, require};
 use crate::support::oracle::otf2_check;
 use crate::support::{scratch_dir, text};
 
-const MS: u64 = 1_000_000;
-const S: u64 = 1_000_000_000;
+pub(crate) const MS: u64 = 1_000_000;
+pub(crate) const S: u64 = 1_000_000_000;
 
 /// A recording that is made of a log of the corpus.
 #[derive(Clone, Copy)]
-struct Made<'a> {
-    log: &'a str,
-    host: &'a str,
-    rank: Option<u64>,
+pub(crate) struct Made<'a> {
+    pub(crate) log: &'a str,
+    pub(crate) host: &'a str,
+    pub(crate) rank: Option<u64>,
     /// Boot of the host: its wall clock less its own clock is this much larger than in the corpus.
-    later_ns: i64,
+    pub(crate) later_ns: i64,
     /// Change of the wall clock from start to end, ns.
-    moved_ns: i64,
-    mounts: Option<&'a str>,
+    pub(crate) moved_ns: i64,
+    pub(crate) mounts: Option<&'a str>,
     /// True for a recording of the whole machine.
-    is_system: bool,
+    pub(crate) is_system: bool,
 }
 
-const DD: Made<'static> = Made {
+pub(crate) const DD: Made<'static> = Made {
     log: "v2/job.iocap",
     host: "alpha",
     rank: None,
@@ -68,7 +68,7 @@ impl Made<'_> {
 
     /// Writes the recording.
     #[track_caller]
-    fn write(&self, dir: &Path, name: &str) -> PathBuf {
+    pub(crate) fn write(&self, dir: &Path, name: &str) -> PathBuf {
         let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/logs");
         let bytes = fs::read(corpus.join(self.log)).expect("the corpus");
         let mut reader = Reader::new(bytes.as_slice()).expect("a log");
@@ -110,7 +110,16 @@ impl Made<'_> {
     }
 }
 
-fn merge(logs: &[&Path], archive: &Path, options: &[&str]) -> Finished {
+/// Header of a recording.
+#[track_caller]
+pub(crate) fn header_of(log: &Path) -> Header {
+    let mut reader = Reader::new(File::open(log).expect("a file")).expect("a log");
+    let first = reader.next_item().expect("memory");
+    let Some(Item::Frame(frame, payload)) = first else { panic!("a damaged log") };
+    json::<Header>(&frame, &payload, FrameKind::HEADER).expect("a header").expect("JSON")
+}
+
+pub(crate) fn merge(logs: &[&Path], archive: &Path, options: &[&str]) -> Finished {
     let mut arguments = vec!["merge", "-o", text(archive)];
     arguments.extend(options);
     arguments.extend(logs.iter().map(|log| text(log)));
@@ -125,7 +134,7 @@ fn merged(logs: &[PathBuf], archive: &Path, options: &[&str]) -> String {
 }
 
 #[track_caller]
-fn definitions(archive: &Path) -> String {
+pub(crate) fn definitions(archive: &Path) -> String {
     run(Command::new("otf2-print").args(["-G", text(archive)]), TIMEOUT)
         .expect("it ends")
         .success()
@@ -134,7 +143,7 @@ fn definitions(archive: &Path) -> String {
 
 /// Times of the first and the last event of each location.
 #[track_caller]
-fn spans(archive: &Path) -> BTreeMap<u64, (u64, u64)> {
+pub(crate) fn spans(archive: &Path) -> BTreeMap<u64, (u64, u64)> {
     let events = run(Command::new("otf2-print").arg(text(archive)), TIMEOUT);
     let mut spans = BTreeMap::new();
     for line in events.expect("it ends").success().stdout().lines() {
@@ -221,7 +230,7 @@ fn merged_archive_has_the_sums_of_its_recordings() {
 }
 
 /// A line with one space between words.
-fn unpadded(line: &str) -> String {
+pub(crate) fn unpadded(line: &str) -> String {
     line.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -260,7 +269,7 @@ fn clocks_are_found_within_the_stated_bound() {
 
 /// Value of the archive's property.
 #[track_caller]
-fn bound(archive: &Path) -> u64 {
+pub(crate) fn bound(archive: &Path) -> u64 {
     let info = run(Command::new("otf2-print").args(["-I", text(archive)]), TIMEOUT);
     let info = info.expect("it ends").success().stdout();
     let after = info.split("IOTRACE::CLOCK_ERROR_BOUND_NS").nth(1);
@@ -464,11 +473,7 @@ fn logs_without_dates_have_no_order() {
 fn clock_of_1970_counts_as_none() {
     let dir = scratch_dir("unset-clock");
     let set = DD.write(dir.path(), "set");
-    let mut reader = Reader::new(File::open(&set).expect("a file")).expect("a log");
-    let first = reader.next_item().expect("memory");
-    let Some(Item::Frame(frame, payload)) = first else { panic!("a damaged log") };
-    let header = json::<Header>(&frame, &payload, FrameKind::HEADER);
-    let wall = header.expect("a header").expect("JSON").clock.start_realtime_ns;
+    let wall = header_of(&set).clock.start_realtime_ns;
     let later_ns = 5_000_000_000 - i64::try_from(wall).expect("in this century");
     let unset = Made { host: "beta", later_ns, ..DD }.write(dir.path(), "unset");
     let archive = dir.path().join("job.otf2");

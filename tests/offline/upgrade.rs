@@ -43,8 +43,19 @@ const READERS: &[&[&str]] = &[
 ];
 
 /// Verbs that read no log.
-const OTHERS: &[&str] =
-    &["record", "live", "top", "watch", "ctl", "import", "doctor", "list", "completions", "man"];
+const OTHERS: &[&str] = &[
+    "record",
+    "live",
+    "top",
+    "watch",
+    "ctl",
+    "clocks",
+    "import",
+    "doctor",
+    "list",
+    "completions",
+    "man",
+];
 
 /// Budget with a count that is in all logs.
 const BUDGET: &str = "[[limit]]\nwritten_bytes = \"1G\"\n";

@@ -3,6 +3,7 @@
 
 pub(crate) mod block_stack;
 pub(crate) mod cpu_hog;
+pub(crate) mod job_hosts;
 pub(crate) mod loop_device;
 pub(crate) mod mount;
 pub(crate) mod postgres;
