@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Recipe for Spack: copy it to packages/iotrace-perf/package.py of a repository of yours.
 
-The source is the crate of a release, in the directory in which `spack install` is called.
+The source is the crate of a release, in the directory in which `spack install` is called. Spack 1.0
+or newer is needed: the base class is in the repository of its packages since then.
 """
 
 import os
+
+from spack_repo.builtin.build_systems.cargo import CargoPackage
 
 from spack.package import *
 
