@@ -54,6 +54,7 @@ mod log_argument;
 mod merge;
 mod merge_args;
 mod merge_lines;
+mod merge_page;
 mod merge_result;
 mod merge_survey;
 mod message;
