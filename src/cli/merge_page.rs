@@ -103,8 +103,7 @@ impl FoldedJob {
         match read {
             Ok(summary) => {
                 sink.finish(summary.end_time().max(log.end));
-                let is_damaged =
-                    summary.torn || summary.damaged_bytes > 0 || summary.end.is_none();
+                let is_damaged = summary.torn || summary.damaged_bytes > 0 || summary.end.is_none();
                 let missing = completeness::missing(&summary);
                 if !missing.is_empty() {
                     self.note_gap(number, log, missing.join("; "), is_damaged);

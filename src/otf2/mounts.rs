@@ -17,9 +17,7 @@ mod tests {
 
     #[test]
     fn properties_are_printable() {
-        let table = MountTable::parse(
-            b"30 22 0:40 / /home\\040\x1b rw - nfs4 server:/a rw\n",
-        );
+        let table = MountTable::parse(b"30 22 0:40 / /home\\040\x1b rw - nfs4 server:/a rw\n");
         let [home] = table.mounts() else { panic!("one mount") };
         assert_eq!(properties(home), ["/home \\x1b", "server:/a", "nfs4"]);
     }

@@ -106,12 +106,8 @@ fn number(value: &Value, key: &str) -> u64 {
 }
 
 /// Keys of the sums that a line of the map has cell by cell, with their places in a cell.
-const CELL_KEYS: [(usize, &str); 4] = [
-    (1, "file_read_bytes"),
-    (2, "file_written_bytes"),
-    (3, "other_operations"),
-    (4, "file_ns"),
-];
+const CELL_KEYS: [(usize, &str); 4] =
+    [(1, "file_read_bytes"), (2, "file_written_bytes"), (3, "other_operations"), (4, "file_ns")];
 
 /// Checks that the cells of each line of the map add up to its sums, and the lines to the facts.
 #[track_caller]
@@ -293,9 +289,8 @@ fn files_of_several_ranks_are_found() {
     let page = page_of(&logs, &dir.path().join("job.html"));
     let files = rows(&page, "files");
     let part = |host: &str| {
-        let is_part = |file: &&Value| {
-            file["path"] == "/tmp/iotrace-corpus/part.3" && file["host"] == host
-        };
+        let is_part =
+            |file: &&Value| file["path"] == "/tmp/iotrace-corpus/part.3" && file["host"] == host;
         files.iter().find(is_part).cloned()
     };
     let file = part("alpha").expect("a file of two ranks");

@@ -248,9 +248,8 @@ impl RankSink<'_> {
         fold.beyond_files += uses.beyond;
         for (row, key, of_rank) in uses.iter() {
             let Some(known) = fold.rows.get_mut(row) else { continue };
-            let is_slower = |(slowest, ns): &(Vec<u8>, u64)| {
-                (of_rank.ns, slowest.as_slice()) > (*ns, key)
-            };
+            let is_slower =
+                |(slowest, ns): &(Vec<u8>, u64)| (of_rank.ns, slowest.as_slice()) > (*ns, key);
             if known.slowest.as_ref().is_none_or(is_slower) {
                 known.slowest = Some((key.to_vec(), of_rank.ns));
             }

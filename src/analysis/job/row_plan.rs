@@ -198,16 +198,21 @@ mod tests {
         let rows = |hosts: usize, each: u64| -> Vec<RowKey> {
             (0..hosts).flat_map(|host| (0..each).map(move |number| rank(host, number))).collect()
         };
-        for (hosts, each, most) in
-            [(1, 1, 4), (2, 3, 4), (4, 3, 4), (3, 7, 8), (78, 128, 200), (10_000, 1, 200), (1, 0, 4)]
-        {
+        for (hosts, each, most) in [
+            (1, 1, 4),
+            (2, 3, 4),
+            (4, 3, 4),
+            (3, 7, 8),
+            (78, 128, 200),
+            (10_000, 1, 200),
+            (1, 0, 4),
+        ] {
             let rows = rows(hosts, each);
             let lines = lines(&rows, most);
             assert!(lines.len() <= most, "{hosts} {each}: {}", lines.len());
             let all: Vec<usize> = lines.iter().cloned().flatten().collect();
             assert_eq!(all, (0..rows.len()).collect::<Vec<_>>());
-            let is_mixed =
-                |line: &Range<usize>| rows[line.start].host != rows[line.end - 1].host;
+            let is_mixed = |line: &Range<usize>| rows[line.start].host != rows[line.end - 1].host;
             assert_eq!(lines.iter().any(is_mixed), hosts > most);
         }
     }

@@ -11,11 +11,11 @@ use super::finish_context::FinishContext;
 use super::registry::LocationOwner;
 use super::system_tree::{MACHINE, NODE};
 use super::{metrics, system_tree};
+use crate::operation::shared_files::is_network;
 use crate::otf2::attributes::ATTRIBUTES;
 use crate::otf2::error::OtfError;
 use crate::otf2::files::FileDefinition;
 use crate::otf2::handles::{HandleLayer, HandleTable};
-use crate::operation::shared_files::is_network;
 use crate::otf2::mounts;
 use crate::otf2::regions::Regions;
 

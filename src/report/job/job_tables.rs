@@ -101,9 +101,8 @@ pub(super) fn phases(input: &JobReportInput<'_>) -> Table {
 /// Ranks, those with most time first.
 pub(super) fn ranks(input: &JobReportInput<'_>, limit: usize) -> Table {
     let (fold, facts) = (input.fold, input.facts);
-    let is_used = |row: &&RankRow| {
-        row.sums.operations > 0 || !matches!(row.key.subject, RowSubject::Others)
-    };
+    let is_used =
+        |row: &&RankRow| row.sums.operations > 0 || !matches!(row.key.subject, RowSubject::Others);
     let mut rows: Vec<&RankRow> = fold.rows.iter().filter(is_used).collect();
     rows.sort_by_key(|row| (Reverse(row.sums.file_ns), row.key));
     let total = rows.len();
@@ -111,23 +110,19 @@ pub(super) fn ranks(input: &JobReportInput<'_>, limit: usize) -> Table {
     let counted = counted_rows(fold);
     let all_ns = counted.iter().fold(0, |sum: u64, (_, row)| sum.saturating_add(row.sums.file_ns));
     let row = |row: &RankRow| {
-        let rank = match row.key.subject {
-            RowSubject::Rank(rank) => Cell::Count(rank),
-            _ => Cell::None,
-        };
         let ratio = multiple(row.sums.file_ns, all_ns, counted.len() as u64);
-        let [mut cells, names] = [sums(&row.sums), names(row, rank, facts)];
-        cells.push(ratio.map_or(Cell::None, Cell::Mean));
-        cells.extend(names);
-        cells
+        let ratio = ratio.map_or(Cell::None, Cell::Mean);
+        [details(row, ratio), sums(&row.sums), names(row, facts)].concat()
     };
     let mut cells: Vec<Vec<Cell>> = rows.into_iter().map(row).collect();
     cells.extend(rest_row(&rest));
-    let names = [
-        column("file_ns_ratio", "of the mean time"),
-        column("slowest_file_ns", "its time"),
-        column("slowest_file", "slowest file"),
+    let details = [
+        column("file_ns_ratio", "× mean time"),
         column("missing", "missing"),
+        column("slowest_file_ns", "slowest file"),
+        column("slowest_file", "its path"),
+    ];
+    let names = [
         column("recordings", ""),
         column("rank", ""),
         key_column(1, "host", "host"),
@@ -136,13 +131,13 @@ pub(super) fn ranks(input: &JobReportInput<'_>, limit: usize) -> Table {
     Table {
         key: "ranks",
         title: titled("Ranks, by their time in operations on files", total),
-        columns: SUMS.into_iter().chain(names).collect(),
+        columns: details.into_iter().chain(SUMS).chain(names).collect(),
         rows: cells,
     }
 }
 
-/// Cells that name a row, its slowest file, and what is missing.
-fn names(row: &RankRow, rank: Cell, facts: &JobFacts) -> Vec<Cell> {
+/// Cells before the sums of a row: its part of the mean, what is missing, and its slowest file.
+fn details(row: &RankRow, ratio: Cell) -> Vec<Cell> {
     let (file, ns) = match &row.slowest {
         Some((key, ns)) => {
             let [_, _, path] = file_cells(key);
@@ -154,28 +149,32 @@ fn names(row: &RankRow, rank: Cell, facts: &JobFacts) -> Vec<Cell> {
         "" => Cell::None,
         missing => Cell::Name(missing.as_bytes().to_vec()),
     };
+    vec![ratio, missing, ns, file]
+}
+
+/// Cells that name a row.
+fn names(row: &RankRow, facts: &JobFacts) -> Vec<Cell> {
+    let rank = match row.key.subject {
+        RowSubject::Rank(rank) => Cell::Count(rank),
+        _ => Cell::None,
+    };
     let [host, name] = [host_name(row.key.host, facts).to_owned(), row_name(row.key, facts)]
         .map(|name| Cell::Name(name.into_bytes()));
-    vec![ns, file, missing, Cell::Count(row.recordings), rank, host, name]
+    vec![Cell::Count(row.recordings), rank, host, name]
 }
 
 /// Row of the ranks beyond the limit.
 fn rest_row(rest: &[&RankRow]) -> Option<Vec<Cell>> {
     let mut sum = RankSums::default();
     rest.iter().for_each(|row| sum.merge(&row.sums));
-    let missing = rest.iter().filter(|row| !row.missing.is_empty()).count() as u64;
-    let missing = match missing {
+    let missing = match rest.iter().filter(|row| !row.missing.is_empty()).count() as u64 {
         0 => Cell::None,
         ranks => Cell::Word(format!("parts of {}", counted(ranks, "rank"))),
     };
-    (!rest.is_empty()).then(|| {
-        let mut cells = sums(&sum);
-        let none = Cell::None;
-        cells.extend([none.clone(), none.clone(), none.clone(), missing]);
-        cells.extend([none.clone(), none.clone(), none]);
-        cells.push(others(rest.len()));
-        cells
-    })
+    let none = vec![Cell::None; 2];
+    let details = [vec![Cell::None, missing], none.clone()].concat();
+    let names = [none, vec![Cell::None, others(rest.len())]].concat();
+    (!rest.is_empty()).then(|| [details, sums(&sum), names].concat())
 }
 
 /// Hosts, those with most time first.

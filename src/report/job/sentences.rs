@@ -51,10 +51,11 @@ pub(super) fn incomplete(facts: &JobFacts) -> Vec<String> {
         (damaged, ["recording is not whole", "recordings are not whole"]),
     ];
     let parts = parts.iter().filter(|(count, _)| *count > 0);
-    parts.map(|(number, [one, many])| {
-        format!("{} {}", count(*number), if *number == 1 { one } else { many })
-    })
-    .collect()
+    parts
+        .map(|(number, [one, many])| {
+            format!("{} {}", count(*number), if *number == 1 { one } else { many })
+        })
+        .collect()
 }
 
 /// Table of the sentences.
@@ -142,11 +143,7 @@ fn bytes(input: &JobReportInput<'_>) -> String {
 }
 
 /// Sentence on the phases of a kind.
-fn phase_sentence(
-    input: &JobReportInput<'_>,
-    side: usize,
-    phases: &[IoPhase],
-) -> Option<String> {
+fn phase_sentence(input: &JobReportInput<'_>, side: usize, phases: &[IoPhase]) -> Option<String> {
     let width = input.fold.axis.width_ns();
     let verb = if side == 0 { "reads" } else { "writes" };
     let range = |phase: &IoPhase| {
@@ -171,7 +168,8 @@ fn phase_sentence(
 /// Sentence on the alignment of ranks in the phase with most bytes.
 fn alignment(input: &JobReportInput<'_>) -> Option<String> {
     let phases = input.phases.iter().zip(["read", "write"]);
-    let all = phases.flat_map(|(phases, name)| phases.phases.iter().map(move |phase| (phase, name)));
+    let all =
+        phases.flat_map(|(phases, name)| phases.phases.iter().map(move |phase| (phase, name)));
     let (phase, name) = all.max_by_key(|(phase, _)| phase.bytes)?;
     let ranks = counted_rows(input.fold).len() as u64;
     if ranks < 2 {
@@ -191,14 +189,24 @@ fn alignment(input: &JobReportInput<'_>) -> Option<String> {
     let last = BoundedTime::of(input, [phase.middle_end, phase.ends[1]]);
     let last = last.least.map_or_else(String::new, |ns| {
         let name = named(input, phase.last_row);
-        format!("; {name} ends last, at least {} after half of them", time(ns))
+        let part = last_in(input, phase.last_row);
+        format!("; {name} ends last, at least {} after half of them{part}", time(ns))
     });
     let are = if phase.ranks == 1 { return Some(format!("{part}.")) } else { "they" };
-    Some(format!(
-        "{part}: {are} begin within {} and end within {}{last}.",
-        time(begin),
-        time(end)
-    ))
+    Some(format!("{part}: {are} begin within {} and end within {}{last}.", time(begin), time(end)))
+}
+
+/// Words on the phases in which a row is clearly last, if they are several.
+fn last_in(input: &JobReportInput<'_>, row: usize) -> String {
+    let all = || input.phases.iter().flat_map(|phases| &phases.phases);
+    let is_last = |phase: &&IoPhase| {
+        let distance = BoundedTime::of(input, [phase.middle_end, phase.ends[1]]);
+        phase.last_row == row && distance.least.is_some()
+    };
+    match all().filter(is_last).count() as u64 {
+        0 | 1 => String::new(),
+        last => format!(", and so in {} of {} phases", count(last), count(all().count() as u64)),
+    }
 }
 
 /// Sentence on the shared file with most time.

@@ -3,9 +3,9 @@
 use super::facts::JobFacts;
 use super::{job_tables, sentences};
 use crate::analysis::job::balance::RankBalance;
+use crate::analysis::job::file_uses::FILES_OF_RECORDING;
 use crate::analysis::job::fold::JobFold;
 use crate::analysis::job::job_files::FILES_MAX;
-use crate::analysis::job::file_uses::FILES_OF_RECORDING;
 use crate::analysis::job::phases::{IoPhases, counted_rows};
 use crate::text::quantity::{count, counted};
 use crate::text::table::{Cell, Report};

@@ -91,12 +91,7 @@ fn blocks(input: &JobReportInput<'_>, map: &JobMap, report: &Report) -> JobBlock
 const RANKS_NOTE: &str = "Times of threads and of asynchronous operations are added up, so they can be longer than the \
                           job. The slowest file is that with the most time in one recording of the rank.";
 
-fn document(
-    input: &JobReportInput<'_>,
-    map: &JobMap,
-    shown: usize,
-    data: &str,
-) -> Markup {
+fn document(input: &JobReportInput<'_>, map: &JobMap, shown: usize, data: &str) -> Markup {
     let report = report(input, shown);
     let title = strip::title(input);
     let blocks = blocks(input, map, &report);

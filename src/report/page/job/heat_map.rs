@@ -172,8 +172,7 @@ fn strokes(group: &[MapLine], measure: MapMeasure, largest: u64) -> [String; LEV
     let mut paths: [String; LEVELS] = Default::default();
     let mut pens = [(0_i64, 0_i64); LEVELS];
     for (line, number) in group.iter().zip(0_i64..) {
-        let level_of =
-            |cell| level(of_rank(measure.amount(cell), line.rows.len()), largest);
+        let level_of = |cell| level(of_rank(measure.amount(cell), line.rows.len()), largest);
         let levels: Vec<usize> = line.cells.iter().map(level_of).collect();
         let mut from = 0_i64;
         for run in levels.chunk_by(|one, other| one == other) {

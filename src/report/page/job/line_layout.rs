@@ -107,9 +107,8 @@ impl JobMap {
     fn place(&mut self, input: &JobReportInput<'_>) {
         let host = |line: &MapLine| input.fold.rows.get(line.rows.start).map(|row| row.key.host);
         let groups = self.lines.chunk_by(|one, other| host(one) == host(other)).count();
-        let has_headings = groups > 1
-            && groups <= HEADINGS_MAX
-            && input.facts.hosts.len() == groups;
+        let has_headings =
+            groups > 1 && groups <= HEADINGS_MAX && input.facts.hosts.len() == groups;
         let mut y = 0;
         let mut last = None;
         for line in &mut self.lines {
