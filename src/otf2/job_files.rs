@@ -1,7 +1,7 @@
 //! Files of several captures in one archive: which of them are the same file.
 //!
-//! - On a file system that hosts share: the file with the same place (`operation::shared_files`), on
-//!   any host.
+//! - On a file system that hosts share: the file with the same place (`operation::shared_files`),
+//!   on any host.
 //! - Any other file: the one with the same path on the same file system of the same host.
 
 use std::collections::BTreeSet;

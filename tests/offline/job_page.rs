@@ -199,60 +199,55 @@ fn numbers_of_ranks_are_those_of_their_summaries() {
     let times: Vec<u64> = ranks.iter().map(|row| number(row, "file_ns")).collect();
     assert!(times.is_sorted_by(|one, other| one >= other), "{times:?}");
     let (job, _) = data(&page, "job");
-    for fact in ["wall_ns", "hosts", "file_operations", "file_ns", "file_read_bytes"] {
+    for fact in ["wall_ns", "host_count", "file_operations", "file_ns", "file_read_bytes"] {
         let shown = format!("data-fact=\"{fact}\" data-v=\"{}\"", job[fact]);
         assert!(page.contains(&shown), "no {shown}");
     }
 }
 
-/// Fails if the ranks of a log of a node do not have the sums of their processes, or if the other
-/// processes are lost.
+/// Fails if the ranks of a log of a node do not have the sums of their processes and of the children
+/// of these, or if the other processes are lost.
 #[test]
 fn ranks_of_a_node_have_the_sums_of_their_processes() {
-    let dir = scratch_dir("job-node");
-    let whole = copied("v2/block-writers", &dir.path().join("whole"), |_| ());
-    let by_process = |log: &Path| -> Value {
-        let text = printed(&["summary", "--by", "process", "--json", "-n", "0"], log);
-        serde_json::from_str(&text).expect("JSON")
-    };
-    let processes = by_process(&whole);
-    let pids: Vec<i32> = processes["processes"]
-        .as_array()
-        .expect("processes")
-        .iter()
-        .filter_map(|process| i32::try_from(process["pid"].as_i64()?).ok())
-        .take(3)
-        .collect();
-    assert_eq!(pids.len(), 3, "{processes}");
-    let node = copied("v2/block-writers", &dir.path().join("node"), |header| {
-        header.scope.mode = "launch".to_owned();
-        header.job = Some(JobPlace { rank: Some(7), size: Some(9), ..JobPlace::default() });
-        header.scope.ranks = pids
-            .iter()
-            .zip([7, 8])
-            .map(|(pid, rank)| ProcessRank { pid: *pid, rank: Some(rank), local_rank: None })
-            .collect();
-    });
-    let processes = by_process(&node);
-    let page = page_of(std::slice::from_ref(&node), &dir.path().join("job.html"));
-    let ranks = rows(&page, "ranks");
-    assert!(ranks.iter().any(|row| row["name"] == "(processes without a rank)"), "{ranks:?}");
-    for row in &ranks {
-        let own = processes["processes"].as_array().expect("processes").iter();
-        let own: Vec<&Value> = own.filter(|process| process["rank"] == row["rank"]).collect();
-        assert!(!own.is_empty(), "{row}");
-        for (key, of_process) in [
-            ("operations", "count"),
-            ("failed", "errors"),
-            ("read_bytes", "read_bytes"),
-            ("written_bytes", "written_bytes"),
-            ("time_ns", "time_ns"),
-        ] {
-            let expected: u64 = own.iter().map(|process| number(process, of_process)).sum();
-            assert_eq!(number(row, key), expected, "{key} of {}", row["name"]);
+    const FIRST: i32 = 27_098;
+    for (name, pids, others) in
+        [("ranks", [FIRST, FIRST - 1], false), ("others", [FIRST - 2, FIRST - 1], true)]
+    {
+        let dir = scratch_dir("job-node");
+        let node = copied("v2/identity", &dir.path().join(name), |header| {
+            header.scope.mode = "launch".to_owned();
+            header.job = Some(JobPlace { rank: Some(7), size: Some(9), ..JobPlace::default() });
+            header.scope.ranks = pids
+                .into_iter()
+                .zip([7, 8])
+                .map(|(pid, rank)| ProcessRank { pid, rank: Some(rank), local_rank: None })
+                .collect();
+        });
+        let printed = printed(&["summary", "--by", "process", "--json", "-n", "0"], &node);
+        let processes: Value = serde_json::from_str(&printed).expect("JSON");
+        let page = page_of(std::slice::from_ref(&node), &dir.path().join("job.html"));
+        let ranks = rows(&page, "ranks");
+        let names: Vec<&str> = ranks.iter().filter_map(|row| row["name"].as_str()).collect();
+        assert_eq!(names.contains(&"(processes without a rank)"), others, "{names:?}");
+        assert!(names.contains(&"rank 7") && names.contains(&"rank 8"), "{names:?}");
+        for row in &ranks {
+            let own = processes["processes"].as_array().expect("processes").iter();
+            let own: Vec<&Value> = own.filter(|process| process["rank"] == row["rank"]).collect();
+            for (key, of_process) in [
+                ("operations", "count"),
+                ("failed", "errors"),
+                ("read_bytes", "read_bytes"),
+                ("written_bytes", "written_bytes"),
+                ("time_ns", "time_ns"),
+            ] {
+                let expected: u64 = own.iter().map(|process| number(process, of_process)).sum();
+                assert_eq!(number(row, key), expected, "{key} of {}", row["name"]);
+            }
         }
+        let operations: u64 = ranks.iter().map(|row| number(row, "operations")).sum();
+        assert_eq!(operations, number(&processes, "operations"));
+        assert!(page.contains("Ranks of 9 without a recording of their own: 0-6"));
     }
-    assert!(page.contains("Ranks of 9 without a recording of their own: 0-6"));
 }
 
 /// Fails if a recording of the whole machine, or of a program without a rank, has no row.
@@ -263,6 +258,7 @@ fn recordings_without_ranks_have_rows() {
         move |header: &mut Header| {
             header.host.hostname = host.to_owned();
             header.scope.mode = mode.to_owned();
+            header.job = None;
         }
     };
     let logs = [
@@ -318,7 +314,10 @@ fn names_are_text() {
         header.scope.mode = "launch".to_owned();
     });
     let other = ranked("v2/job", &dir.path().join("other"), host, 3);
-    let page = page_of(&[log, other], &dir.path().join("job.html"));
+    let output = dir.path().join("job.html");
+    merged(&[&log, &other], &output, &[]).success();
+    let page = fs::read_to_string(&output).expect("a page");
+    assert_eq!(unbalanced(&page), None);
     for part in ["<script>alert", "<img", "<b>"] {
         assert!(!page.contains(part), "{part}");
     }

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use super::file_uses::FileUses;
 use super::job_files::JobFiles;
 use super::marks::ColumnMarks;
-use super::row_plan::{RecordingRows, RowKey, RowPlan};
+use super::row_plan::{JobRowKey, RecordingRows, RowPlan};
 use super::sums::{MapCell, RankSums, is_other};
 use crate::analysis::completed_op::CompletedOp;
 use crate::analysis::timeline::{TimeAxis, spread};
@@ -22,7 +22,7 @@ use crate::units::KernelTime;
 #[derive(Clone, Debug)]
 pub struct RankRow {
     /// Host and subject.
-    pub key: RowKey,
+    pub key: JobRowKey,
     /// Sums of its operations.
     pub sums: RankSums,
     /// Columns in which it reads, and in which it writes files.
@@ -60,9 +60,9 @@ pub struct JobFold {
 
 impl JobFold {
     /// Creates a fold for planned rows. The common clock has its zero at `zero_wall_ns` (since
-    /// 1970); the first recording begins at `from`, and the last one that has an end ends at `until`.
+    /// 1970). The first recording begins at `from`; the last one that has an end ends at `until`.
     pub fn new(plan: RowPlan, zero_wall_ns: u64, from: KernelTime, until: KernelTime) -> Self {
-        let row = |key: &RowKey| RankRow {
+        let row = |key: &JobRowKey| RankRow {
             key: *key,
             sums: RankSums::default(),
             marks: [ColumnMarks::default(); 2],

@@ -46,7 +46,7 @@ pub enum RowSubject {
 
 /// Host and subject of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct RowKey {
+pub struct JobRowKey {
     /// Number of the host.
     pub host: usize,
     /// Subject on that host.
@@ -71,7 +71,7 @@ pub enum RecordingRows {
 #[derive(Clone, Debug, Default)]
 pub struct RowPlan {
     /// Rows, those of a host together.
-    pub rows: Vec<RowKey>,
+    pub rows: Vec<JobRowKey>,
     /// Rows of each line of the map.
     pub lines: Vec<Range<usize>>,
     /// Rows of each recording.
@@ -90,13 +90,13 @@ impl RowPlan {
         hosts.sort_by_key(|(host, subjects)| (subjects.first().copied(), *host));
         let mut rows = Vec::new();
         for (host, subjects) in hosts {
-            rows.extend(subjects.into_iter().map(|subject| RowKey { host, subject }));
+            rows.extend(subjects.into_iter().map(|subject| JobRowKey { host, subject }));
         }
-        let places: BTreeMap<RowKey, usize> =
+        let places: BTreeMap<JobRowKey, usize> =
             rows.iter().enumerate().map(|(row, key)| (*key, row)).collect();
         let recordings = recordings.iter().enumerate().map(|(number, scope)| {
             let host = scope.host;
-            let row = |subject| places.get(&RowKey { host, subject }).copied().unwrap_or(0);
+            let row = |subject| places.get(&JobRowKey { host, subject }).copied().unwrap_or(0);
             match &scope.ranks {
                 RecordedRanks::Several(ranks) => RecordingRows::ByRank {
                     ranks: ranks.iter().map(|rank| (*rank, row(RowSubject::Rank(*rank)))).collect(),
@@ -129,11 +129,11 @@ fn subjects(number: usize, ranks: &RecordedRanks) -> impl Iterator<Item = RowSub
     std::iter::once(one).chain(several.iter().map(|rank| RowSubject::Rank(*rank)))
 }
 
-/// Divides rows among at most `most` lines: equal numbers of rows of one host each, or, if there are
-/// too many hosts, of neighbouring hosts.
-fn lines(rows: &[RowKey], most: usize) -> Vec<Range<usize>> {
+/// Divides rows among at most `most` lines: equal numbers of rows of one host each, or of
+/// neighbouring hosts if there are too many.
+fn lines(rows: &[JobRowKey], most: usize) -> Vec<Range<usize>> {
     let hosts: Vec<usize> =
-        rows.chunk_by(|one, other| one.host == other.host).map(<[RowKey]>::len).collect();
+        rows.chunk_by(|one, other| one.host == other.host).map(<[JobRowKey]>::len).collect();
     let needed = |size: usize| hosts.iter().map(|rows| rows.div_ceil(size)).sum::<usize>();
     if hosts.len() > most {
         return parts(0..rows.len(), rows.len().div_ceil(most));
@@ -158,8 +158,8 @@ fn parts(range: Range<usize>, size: usize) -> Vec<Range<usize>> {
 mod tests {
     use super::*;
 
-    fn rank(host: usize, rank: u64) -> RowKey {
-        RowKey { host, subject: RowSubject::Rank(rank) }
+    fn rank(host: usize, rank: u64) -> JobRowKey {
+        JobRowKey { host, subject: RowSubject::Rank(rank) }
     }
 
     #[test]
@@ -173,7 +173,7 @@ mod tests {
             scope(2, RecordedRanks::Machine),
             scope(2, RecordedRanks::None),
         ]);
-        let on = |host, subject| RowKey { host, subject };
+        let on = |host, subject| JobRowKey { host, subject };
         let expected = [
             rank(1, 0),
             rank(1, 1),
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn lines_have_rows_of_one_host_if_there_is_room() {
-        let rows = |hosts: usize, each: u64| -> Vec<RowKey> {
+        let rows = |hosts: usize, each: u64| -> Vec<JobRowKey> {
             (0..hosts).flat_map(|host| (0..each).map(move |number| rank(host, number))).collect()
         };
         for (hosts, each, most) in [

@@ -35,8 +35,8 @@ pub struct JobFacts {
     pub recordings: Vec<String>,
     /// Recordings that are not there, or not whole.
     pub gaps: Vec<JobGap>,
-    /// Time below which the order of events of two clocks is not known, ns: 0 if there is one clock,
-    /// `None` if a recording has no dates.
+    /// Time below which the order of events of two clocks is not known, ns: 0 if there is one
+    /// clock, `None` if a recording has no dates.
     pub order_bound_ns: Option<u64>,
     /// Sentences on what makes the numbers too small or too large, for the beginning.
     pub warnings: Vec<String>,

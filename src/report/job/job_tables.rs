@@ -4,10 +4,10 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use super::facts::JobFacts;
+use super::input::JobReportInput;
 use super::rank_ranges::ranges;
 use super::row_names::{host_name, row_name};
 use super::sentences::BoundedTime;
-use super::whole::JobReportInput;
 use crate::analysis::job::balance::multiple;
 use crate::analysis::job::fold::{JobFold, RankRow};
 use crate::analysis::job::job_files::JobFile;
@@ -109,9 +109,12 @@ pub(super) fn ranks(input: &JobReportInput<'_>, limit: usize) -> Table {
     let (rows, rest) = first_rows(rows, limit);
     let counted = counted_rows(fold);
     let all_ns = counted.iter().fold(0, |sum: u64, (_, row)| sum.saturating_add(row.sums.file_ns));
+    let has_ranks = fold.plan.has_ranks();
     let row = |row: &RankRow| {
+        // Others are not in the mean.
+        let is_counted = !has_ranks || matches!(row.key.subject, RowSubject::Rank(_));
         let ratio = multiple(row.sums.file_ns, all_ns, counted.len() as u64);
-        let ratio = ratio.map_or(Cell::None, Cell::Mean);
+        let ratio = ratio.filter(|_| is_counted).map_or(Cell::None, Cell::Mean);
         [details(row, ratio), sums(&row.sums), names(row, facts)].concat()
     };
     let mut cells: Vec<Vec<Cell>> = rows.into_iter().map(row).collect();

@@ -5,11 +5,11 @@ use std::ops::Range;
 
 use super::facts::JobFacts;
 use super::rank_ranges::ranges;
-use crate::analysis::job::row_plan::{RowKey, RowSubject};
+use crate::analysis::job::row_plan::{JobRowKey, RowSubject};
 use crate::text::quantity::counted;
 
 /// Returns the name of a row on its host.
-pub fn row_name(key: RowKey, facts: &JobFacts) -> String {
+pub fn row_name(key: JobRowKey, facts: &JobFacts) -> String {
     match key.subject {
         RowSubject::Rank(rank) => format!("rank {rank}"),
         RowSubject::Recording(number) => {
@@ -26,12 +26,12 @@ pub(super) fn host_name(host: usize, facts: &JobFacts) -> &str {
 }
 
 /// Returns the name of rows that share a line: `ranks 0-39`.
-pub fn line_name(keys: &[RowKey], rows: &Range<usize>, facts: &JobFacts) -> String {
+pub fn line_name(keys: &[JobRowKey], rows: &Range<usize>, facts: &JobFacts) -> String {
     let keys = keys.get(rows.clone()).unwrap_or_default();
     if let [key] = keys {
         return row_name(*key, facts);
     }
-    let rank = |key: &RowKey| match key.subject {
+    let rank = |key: &JobRowKey| match key.subject {
         RowSubject::Rank(rank) => Some(rank),
         _ => None,
     };

@@ -1,8 +1,8 @@
 //! Sentences about a job: its straggler, balance, phases and shared files.
 
 use super::facts::JobFacts;
+use super::input::JobReportInput;
 use super::row_names::{host_name, row_name};
-use super::whole::JobReportInput;
 use crate::analysis::job::balance::{RankBalance, multiple};
 use crate::analysis::job::phases::{IoPhase, counted_rows};
 use crate::report::file_rows::file_cells;

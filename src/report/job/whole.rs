@@ -1,39 +1,20 @@
 //! The whole report of a job.
 
-use super::facts::JobFacts;
+use super::input::JobReportInput;
 use super::{job_tables, sentences};
 use crate::analysis::job::balance::RankBalance;
 use crate::analysis::job::file_uses::FILES_OF_RECORDING;
-use crate::analysis::job::fold::JobFold;
+use crate::analysis::job::fold::RankRow;
 use crate::analysis::job::job_files::FILES_MAX;
-use crate::analysis::job::phases::{IoPhases, counted_rows};
+use crate::analysis::job::phases::counted_rows;
 use crate::text::quantity::{count, counted};
 use crate::text::table::{Cell, Report};
-
-/// Results of the fold over a job, and facts of the job.
-#[derive(Clone, Copy, Debug)]
-pub struct JobReportInput<'a> {
-    /// Results of the fold.
-    pub fold: &'a JobFold,
-    /// Facts of the job.
-    pub facts: &'a JobFacts,
-    /// Phases in which it reads, and in which it writes.
-    pub phases: &'a [IoPhases; 2],
-}
-
-impl JobReportInput<'_> {
-    /// Returns the duration of the job, from the start of the first recording to the end of the
-    /// last one, ns.
-    pub fn wall_ns(&self) -> u64 {
-        self.fold.end.0.saturating_sub(self.fold.axis.origin().0)
-    }
-}
 
 /// Returns the report; tables have at most this number of rows, and one for the others; 0: all.
 pub fn report(input: &JobReportInput<'_>, limit: usize) -> Report {
     let (fold, facts) = (input.fold, input.facts);
     let total = fold.total();
-    let balance = |amount: fn(&crate::analysis::job::fold::RankRow) -> u64| {
+    let balance = |amount: fn(&RankRow) -> u64| {
         let ratio = RankBalance::of(fold, amount).and_then(|balance| balance.ratio());
         ratio.map_or(Cell::None, Cell::Mean)
     };
@@ -44,10 +25,10 @@ pub fn report(input: &JobReportInput<'_>, limit: usize) -> Report {
         incomplete: sentences::incomplete(facts),
         facts: vec![
             ("wall_ns", "from the first start to the last end", Cell::Ns(input.wall_ns())),
-            ("rows", "ranks", Cell::Count(counted_rows(fold).len() as u64)),
-            ("hosts", "hosts", Cell::Count(facts.hosts.len() as u64)),
-            ("recordings", "recordings", Cell::Count(facts.recordings.len() as u64)),
-            ("left_out", unless_zero("left out", left_out), Cell::Count(left_out)),
+            ("rank_count", "ranks", Cell::Count(counted_rows(fold).len() as u64)),
+            ("host_count", "hosts", Cell::Count(facts.hosts.len() as u64)),
+            ("recording_count", "recordings", Cell::Count(facts.recordings.len() as u64)),
+            ("left_out_count", unless_zero("left out", left_out), Cell::Count(left_out)),
             ("operations", "operations", Cell::Count(total.operations)),
             ("failed", unless_zero("failed", total.failed), Cell::Count(total.failed)),
             ("read_bytes", "", Cell::Count(total.moved[0])),

@@ -41,7 +41,7 @@ fn page_of_ten_thousand_ranks_is_small() {
     assert!((RANKS * NODES..=RANKS * NODES + NODES).contains(&ranks), "{ranks}");
     assert!(page.contains("neighbouring ranks ("));
     let (job, limit) = data(&page, "job");
-    assert_eq!(number(&job, "rows"), RANKS * NODES);
+    assert_eq!(number(&job, "rank_count"), RANKS * NODES);
     // Ranks beyond the limit are summed up.
     let others = rows(&page, "ranks");
     let limit: usize = limit.parse().expect("a number");

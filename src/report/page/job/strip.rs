@@ -13,8 +13,8 @@ use crate::text::table::Report;
 /// Facts that are shown: key and heading.
 const TILES: [(&str, &str); 9] = [
     ("wall_ns", "from first start to last end"),
-    ("rows", "ranks"),
-    ("hosts", "hosts"),
+    ("rank_count", "ranks"),
+    ("host_count", "hosts"),
     ("file_read_bytes", "read from files"),
     ("file_written_bytes", "written to files"),
     ("file_operations", "operations on files"),
