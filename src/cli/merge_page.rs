@@ -11,16 +11,17 @@ use super::error::CliError;
 use super::file_staging::FreeName;
 use super::merge_lines;
 use super::merge_survey::{JobSurvey, SurveyedLog};
-use super::message::print_error;
+use super::message::{print_error, print_line};
 use super::report::write_file;
 use crate::analysis::job::fold::JobFold;
 use crate::analysis::job::phases::IoPhases;
 use crate::analysis::job::row_plan::{RecordedRanks, RecordingScope, RowPlan};
 use crate::capture::header::JobPlace;
 use crate::pipeline::{self, PipelineError};
-use crate::report::job::{JobFacts, JobGap, JobHostFacts, JobReportInput};
+use crate::report::job::{JobFacts, JobGap, JobHostFacts, JobReportInput, report};
 use crate::report::page;
 use crate::text::quantity::count;
+use crate::text::table::Cell;
 use crate::units::KernelTime;
 
 /// Largest number of incomplete recordings in the last lines; the page has all.
@@ -53,7 +54,19 @@ pub(super) fn write(
     if more > 0 {
         print_error(&format!("… and {} more (incomplete recording)", count(more)));
     }
+    let lines = first_finding(&input).into_iter().chain(facts.warnings.iter().cloned());
+    lines.chain(facts.notes.iter().cloned()).for_each(|line| print_line(&line));
     Ok(survey.left_out.is_empty() && !folded.has_damage)
+}
+
+/// First sentence of the report.
+fn first_finding(input: &JobReportInput<'_>) -> Option<String> {
+    let report = report(input, 1);
+    let cells = report.tables.first()?.rows.first()?;
+    match cells.last()? {
+        Cell::Word(text) => Some(text.clone()),
+        _ => None,
+    }
 }
 
 /// Recordings of a job that were read.

@@ -11,7 +11,7 @@ use crate::analysis::summary::file_key;
 pub const FILES_OF_RECORDING: usize = 200_000;
 
 /// Bytes of a row's number in a key.
-const ROW_BYTES: usize = size_of::<usize>();
+const ROW_BYTES: usize = size_of::<u64>();
 
 /// Use of a file by a rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,7 +67,7 @@ impl FileUses {
     }
 
     fn place(&mut self, row: usize, name: &NamedPath<'_>) -> usize {
-        let mut key = row.to_le_bytes().to_vec();
+        let mut key = (row as u64).to_le_bytes().to_vec();
         key.extend(file_key(name));
         if let Some(place) = self.places.get(&key) {
             return *place;
@@ -91,7 +91,8 @@ impl FileUses {
     pub(super) fn iter(&self) -> impl Iterator<Item = (usize, &[u8], &RankFileUse)> {
         self.places.iter().filter_map(|(key, place)| {
             let (row, file) = key.split_first_chunk::<ROW_BYTES>()?;
-            Some((usize::from_le_bytes(*row), file, self.uses.get(*place)?))
+            let row = usize::try_from(u64::from_le_bytes(*row)).ok()?;
+            Some((row, file, self.uses.get(*place)?))
         })
     }
 }

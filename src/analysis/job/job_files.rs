@@ -51,7 +51,7 @@ impl JobFiles {
     ) {
         let shared = shared_key(mounts, key);
         let is_shared = shared.is_some();
-        let identity = shared.unwrap_or_else(|| [&host.to_le_bytes(), key].concat());
+        let identity = shared.unwrap_or_else(|| [&(host as u64).to_le_bytes(), key].concat());
         let place = *self.places.entry(identity).or_insert(self.files.len());
         if place == self.files.len() {
             let host = (!is_shared).then_some(host);
