@@ -205,8 +205,8 @@ fn numbers_of_ranks_are_those_of_their_summaries() {
     }
 }
 
-/// Fails if the ranks of a log of a node do not have the sums of their processes and of the children
-/// of these, or if the other processes are lost.
+/// Fails if the ranks of a log of a node do not have the sums of their processes and of the
+/// children of these, or if the other processes are lost.
 #[test]
 fn ranks_of_a_node_have_the_sums_of_their_processes() {
     const FIRST: i32 = 27_098;
