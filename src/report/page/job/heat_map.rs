@@ -20,7 +20,7 @@ use crate::text::table_text::beginning_of;
 const LABEL: u32 = 12;
 
 /// Letters of a name beside the map.
-const LABEL_LETTERS: usize = 12;
+const LABEL_LETTERS: usize = 10;
 
 /// Returns the block; none without operations on files.
 pub(super) fn block(input: &JobReportInput<'_>, map: &JobMap) -> Option<Markup> {
@@ -199,7 +199,11 @@ fn names(input: &JobReportInput<'_>, map: &JobMap) -> Markup {
     let every = usize::try_from(every).unwrap_or(1);
     let label = |line: &MapLine| {
         let name = map_data::name(input, line);
-        beginning_of(name.strip_prefix("ranks ").unwrap_or(&name), LABEL_LETTERS)
+        let ranks = name.strip_prefix("ranks ").unwrap_or(&name);
+        match ranks.split_once(',') {
+            Some((first, _)) => beginning_of(&format!("{first}, …"), LABEL_LETTERS),
+            None => beginning_of(ranks, LABEL_LETTERS),
+        }
     };
     let middle = |line: &MapLine| f64::from(line.y) + f64::from(map.line_height) / 2.0 + 4.0;
     html! {

@@ -64,11 +64,13 @@ fn start(input: &JobReportInput<'_>) -> Option<String> {
 /// Lines on what is missing.
 fn trust(input: &JobReportInput<'_>, report: &Report) -> Markup {
     let gaps = &input.facts.gaps;
-    let is_whole = gaps.is_empty();
+    let is_whole = gaps.is_empty() && input.facts.warnings.is_empty();
     html! {
         div class={ "trust " (if is_whole { "good" } else { "bad" }) } role="note" aria-label="Completeness" {
             @if is_whole {
                 p { strong { "Complete." } " No recording has lost a record." }
+            } @else if gaps.is_empty() {
+                p { strong { "Not the whole job." } " No recording has lost a record, but:" }
             } @else {
                 p { strong { "INCOMPLETE." } " The numbers are too small: " (sentence(&report.incomplete.join("; "))) "." }
                 ul class="notes" {
