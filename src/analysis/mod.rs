@@ -18,6 +18,7 @@ pub mod findings;
 pub mod group_stats;
 pub mod grouped;
 pub mod histogram;
+pub mod job;
 pub mod latency;
 pub mod layer_split;
 pub mod neighbours;

@@ -19,6 +19,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 pub use activity::{ActivityCell, ActivityRow, ActivityRows, ActivitySpan, ActivitySum};
 pub use latency_grid::{LatencyGrid, PARTS_OF_OCTAVE, RANGES, percentile};
 pub use offset_map::{MAP_COLUMNS, MAP_ROWS, OffsetMap, OffsetMaps, PlacedAccess};
+pub(super) use time_axis::spread;
 pub use time_axis::{BINS_MAX, TimeAxis};
 
 use offset_map::MAP_COLUMN_BITS;

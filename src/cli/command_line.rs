@@ -95,7 +95,7 @@ pub(super) enum Verb {
     Stacks(StacksArgs),
     /// Replay captured I/O
     Replay(ReplayArgs),
-    /// Make one OTF2 archive of the recordings of a parallel job
+    /// Make one OTF2 archive, or one page, of the recordings of a parallel job
     Merge(MergeArgs),
     /// Compare the clocks of a job's nodes by messages, for merge
     Clocks(ClocksArgs),

@@ -1,4 +1,5 @@
-//! `iotrace-perf merge LOG… -o NAME.otf2`: logs of a job → one OTF2 archive.
+//! `iotrace-perf merge LOG… -o NAME.otf2`: logs of a job → one OTF2 archive, or one page
+//! ([`merge_page`]).
 //!
 //! ```text
 //!   header, end of each log ──► hosts, clocks, duplicates        (survey)
@@ -19,10 +20,12 @@ use super::completeness;
 use super::convert::{InputLog, completeness_facts, end_facts, open};
 use super::error::CliError;
 use super::exit_code::INCOMPLETE;
+use super::file_staging::FreeName;
 use super::merge_args::{ClockOffset, MergeArgs};
 use super::merge_clock_lines;
 use super::merge_clocks;
 use super::merge_lines;
+use super::merge_page;
 use super::merge_result::{Merged, MergedCounts};
 use super::merge_survey::{JobSurvey, LEAD_NS, OmittedLog, SurveyedLog};
 use super::message::print_line;
@@ -38,7 +41,7 @@ use crate::sys::output_dir::Users;
 use crate::sys::{rlimits, spawn};
 
 pub(super) fn run(args: &MergeArgs) -> Result<ExitCode, CliError> {
-    let output = archive_output(&args.output)?;
+    let output = MergeOutput::parse(args)?;
     let mut signals = Signals::new().map_err(CliError::Output)?;
     let mut patience = Cancellation::new(&mut signals, None);
     let mut survey = JobSurvey::of(&args.logs);
@@ -48,17 +51,62 @@ pub(super) fn run(args: &MergeArgs) -> Result<ExitCode, CliError> {
     }
     merge_clocks::apply(&mut survey, &args.clocks);
     correct(&mut survey, &args.clock_offset)?;
-    let output = output.open(&Users::caller(), args.force)?;
-    let merged = merge(survey, &output, &mut || !patience.is_cancelled());
-    if let (Err(CliError::Interrupted), Some(signal)) = (&merged, patience.ended_by()) {
-        print_line("interrupted: no archive was made");
+    let mut go_on = || !patience.is_cancelled();
+    let (made, what) = match output {
+        MergeOutput::Archive(output) => {
+            let output = output.open(&Users::caller(), args.force)?;
+            (archive(survey, &output, &mut go_on), "archive")
+        }
+        MergeOutput::Page(place) => {
+            let command = command_line(args);
+            (merge_page::write(&survey, &place, &command, &mut go_on), "page")
+        }
+    };
+    if let (Err(CliError::Interrupted), Some(signal)) = (&made, patience.ended_by()) {
+        print_line(&format!("interrupted: no {what} was made"));
         spawn::die_by(signal);
     }
-    let merged = merged?;
-    merge_lines::print(&merged, &output.output.archive());
-    let is_whole = merged.survey.left_out.is_empty() && !merged.has_damage;
-    Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(INCOMPLETE) })
+    Ok(if made? { ExitCode::SUCCESS } else { ExitCode::from(INCOMPLETE) })
 }
+
+/// Writes the archive, and the last lines. Returns true if all recordings are there, and whole.
+fn archive(
+    survey: JobSurvey,
+    output: &OpenOutput,
+    go_on: &mut dyn FnMut() -> bool,
+) -> Result<bool, CliError> {
+    let merged = merge(survey, output, go_on)?;
+    merge_lines::print(&merged, &output.output.archive());
+    Ok(merged.survey.left_out.is_empty() && !merged.has_damage)
+}
+
+/// Output of a merge.
+enum MergeOutput {
+    Archive(Output),
+    Page(FreeName),
+}
+
+impl MergeOutput {
+    /// Parses `-o`.
+    fn parse(args: &MergeArgs) -> Result<Self, CliError> {
+        let path = PathBuf::from(substitute(&args.output)?);
+        if merge_page::is_page(&path) {
+            return Ok(Self::Page(FreeName::find(&path, &Users::caller(), args.force)?));
+        }
+        archive_output(&args.output).map(Self::Archive)
+    }
+}
+
+/// Command that makes the output again.
+fn command_line(args: &MergeArgs) -> String {
+    let shown = args.logs.iter().take(LOGS_SHOWN).map(|log| log.display().to_string());
+    let more = if args.logs.len() > LOGS_SHOWN { " …" } else { "" };
+    let logs = shown.collect::<Vec<_>>().join(" ");
+    format!("iotrace-perf merge {logs}{more} -o {}", Path::new(&args.output).display())
+}
+
+/// Largest number of names of recordings in the command.
+const LOGS_SHOWN: usize = 4;
 
 /// Parses `-o`.
 fn archive_output(text: &OsStr) -> Result<Output, CliError> {
@@ -67,9 +115,10 @@ fn archive_output(text: &OsStr) -> Result<Output, CliError> {
     if path.extension() != Some(OsStr::new("otf2")) || path.is_dir() {
         let name = path.with_extension("otf2");
         return Err(CliError::Usage(format!(
-            "-o {}: recordings are merged into an OTF2 archive; try: -o {}",
+            "-o {}: recordings are merged into an OTF2 archive or a page; try: -o {} or -o {}",
             path.display(),
-            name.display()
+            name.display(),
+            path.with_extension("html").display()
         )));
     }
     Output::parse(&text)

@@ -11,7 +11,7 @@ pub(super) struct MergeArgs {
     /// The recordings: logs, directories of one recording, or directories with several
     #[arg(required = true, value_name = "LOG")]
     pub(super) logs: Vec<PathBuf>,
-    /// The archive
+    /// The archive (NAME.otf2), or a page about the whole job (NAME.html)
     #[arg(short, long, required = true, value_name = "NAME.otf2")]
     pub(super) output: OsString,
     /// Rename an output that exists to NAME.old, then to NAME.old.2, …: nothing is deleted

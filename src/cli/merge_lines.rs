@@ -10,6 +10,7 @@ use super::message::{print_error, print_line};
 use super::shown_names::{SHOWN_MAX, first_of};
 use super::summary_lines;
 use crate::analysis::call_totals::OnFiles;
+use crate::report::job::ranges;
 use crate::text::quantity::{count, counted, counted_as, size, time};
 
 /// Value of the archive's property about its clock.
@@ -35,14 +36,15 @@ pub(super) fn print(merged: &Merged, archive: &Path) {
         print_line(&host_line(host, counts, &logs));
     }
     more(survey.hosts.len(), "host").iter().for_each(|line| print_line(line));
-    let lines = ranks(survey)
-        .into_iter()
-        .chain([clock(survey)])
-        .chain(survey.clock_notes.iter().cloned())
-        .chain(parts(survey))
-        .chain(overlaps(survey));
+    let lines = ranks(survey).into_iter().chain(clock_lines(survey)).chain(overlaps(survey));
     lines.chain(shared(merged)).for_each(|line| print_line(&line));
     summary_lines::limits(&merged.archive.archive).iter().for_each(|line| print_line(line));
+}
+
+/// Returns lines on the clocks of the recordings.
+pub(super) fn clock_lines(survey: &JobSurvey) -> Vec<String> {
+    let notes = survey.clock_notes.iter().cloned();
+    [clock(survey)].into_iter().chain(notes).chain(parts(survey)).collect()
 }
 
 /// Prints the recordings that are left out.
@@ -106,11 +108,11 @@ fn host_line(host: &SurveyedHost, counts: &MergedCounts, logs: &[&SurveyedLog]) 
 }
 
 /// Change of a wall clock, unless it is within the error of reading it.
-fn moved(ns: i64) -> Option<String> {
+pub(super) fn moved(ns: i64) -> Option<String> {
     (ns.unsigned_abs() > MOVED_NS).then(|| signed(ns))
 }
 
-fn signed(ns: i64) -> String {
+pub(super) fn signed(ns: i64) -> String {
     format!("{}{}", if ns < 0 { '-' } else { '+' }, time(ns.unsigned_abs()))
 }
 
@@ -128,30 +130,11 @@ pub(super) fn clock_facts(host: &SurveyedHost, log: Option<&SurveyedLog>) -> Vec
     known.map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// Numbers as ranges: `0-3, 7`.
-fn ranges(numbers: &BTreeSet<u64>) -> String {
-    let mut ranges: Vec<(u64, u64)> = Vec::new();
-    for &number in numbers {
-        match ranges.last_mut() {
-            Some(range) if range.1.checked_add(1) == Some(number) => range.1 = number,
-            _ => ranges.push((number, number)),
-        }
-    }
-    let text = |&(first, last): &(u64, u64)| match first == last {
-        true => first.to_string(),
-        false => format!("{first}-{last}"),
-    };
-    let texts: Vec<String> = ranges.iter().take(SHOWN_MAX).map(text).collect();
-    let more = ranges.len().saturating_sub(SHOWN_MAX);
-    let more = if more > 0 { format!(" and {more} more ranges") } else { String::new() };
-    texts.join(", ") + &more
-}
-
 /// Largest size of a job whose missing ranks are looked for.
 const SIZE_MAX: u64 = 1 << 24;
 
 /// Lines on ranks without a recording, and on those with several.
-fn ranks(survey: &JobSurvey) -> Vec<String> {
+pub(super) fn ranks(survey: &JobSurvey) -> Vec<String> {
     let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
     for rank in survey.logs.iter().flat_map(SurveyedLog::ranks) {
         *counts.entry(rank).or_default() += 1;
@@ -212,6 +195,19 @@ fn parts(survey: &JobSurvey) -> Option<String> {
 
 /// Line on recordings that have the same operations.
 fn overlaps(survey: &JobSurvey) -> Option<String> {
+    let names = overlapping_hosts(survey);
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "recordings of the whole machine overlap with others of {}: the archive has their \
+             common operations twice",
+            first_of(&names)
+        )
+    })
+}
+
+/// Returns the names of hosts of which a recording of the whole machine overlaps with another one.
+pub(super) fn overlapping_hosts(survey: &JobSurvey) -> Vec<String> {
     let mut hosts = BTreeSet::new();
     let systems = survey.logs.iter().enumerate().filter(|(_, log)| log.is_system);
     for (number, system) in systems {
@@ -220,15 +216,7 @@ fn overlaps(survey: &JobSurvey) -> Option<String> {
             hosts.insert(system.host);
         }
     }
-    let names: Vec<&str> =
-        hosts.iter().filter_map(|&host| Some(survey.hosts.get(host)?.name.as_str())).collect();
-    (!names.is_empty()).then(|| {
-        format!(
-            "recordings of the whole machine overlap with others of {}: the archive has their \
-             common operations twice",
-            first_of(&names)
-        )
-    })
+    hosts.iter().filter_map(|&host| Some(survey.hosts.get(host)?.name.clone())).collect()
 }
 
 /// Line on files that several hosts have.
@@ -252,16 +240,6 @@ fn shared(merged: &Merged) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_are_shown_as_ranges() {
-        let shown = |numbers: &[u64]| ranges(&numbers.iter().copied().collect());
-        assert_eq!(shown(&[]), "");
-        assert_eq!(shown(&[3]), "3");
-        assert_eq!(shown(&[0, 1, 2, 3, 7, 9, 8, u64::MAX]), format!("0-3, 7-9, {}", u64::MAX));
-        let odd: Vec<u64> = (0..40).map(|number| 2 * number + 1).collect();
-        assert!(shown(&odd).ends_with("31 and 24 more ranges"), "{}", shown(&odd));
-    }
 
     #[test]
     fn changes_have_a_sign() {

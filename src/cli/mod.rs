@@ -59,6 +59,7 @@ mod merge_args;
 mod merge_clock_lines;
 mod merge_clocks;
 mod merge_lines;
+mod merge_page;
 mod merge_result;
 mod merge_survey;
 mod message;

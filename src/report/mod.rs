@@ -12,6 +12,7 @@ pub mod files;
 mod files_findings;
 pub mod grouped;
 pub mod grouping;
+pub mod job;
 pub mod latency;
 pub mod neighbours;
 mod op_groups;

@@ -46,7 +46,7 @@ impl TimeAxis {
     }
 
     /// Doubles the width until this time has a bin. Returns the number of doublings.
-    pub(super) fn reach(&mut self, time: KernelTime) -> u32 {
+    pub(in crate::analysis) fn reach(&mut self, time: KernelTime) -> u32 {
         let before = self.shift;
         while self.place(time) >= BINS_MAX && self.shift < LAST_SHIFT {
             self.shift += 1;
@@ -57,7 +57,7 @@ impl TimeAxis {
 
 /// Divides the time from `from` to `to` (ns since the origin) among columns of `1 << shift` ns, and
 /// calls `add` for each column with its part.
-pub(super) fn spread(from: u64, to: u64, shift: u32, mut add: impl FnMut(usize, u64)) {
+pub(in crate::analysis) fn spread(from: u64, to: u64, shift: u32, mut add: impl FnMut(usize, u64)) {
     let (mut begin, last) = (from, to >> shift);
     loop {
         let column = begin >> shift;

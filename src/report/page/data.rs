@@ -19,7 +19,7 @@ pub(super) fn scripts(input: &PageInput<'_>, rows: usize, bytes_max: usize) -> O
     if rows == 0 && names_bytes(input) > bytes_max {
         return None;
     }
-    let mut scripts = DataScripts { text: Vec::new(), bytes_max };
+    let mut scripts = DataScripts::new(bytes_max);
     for make in MAKERS {
         let report = finished(input, make, rows);
         scripts.push(report.kind, rows, |out| report.write_json(out)).ok()?;
@@ -30,7 +30,7 @@ pub(super) fn scripts(input: &PageInput<'_>, rows: usize, bytes_max: usize) -> O
     scripts.push(advise.kind, few.unwrap_or(0), |out| advise.write_json(out)).ok()?;
     let timeline = timeline(input);
     scripts.push("timeline", 0, |out| Ok(serde_json::to_writer(out, &timeline)?)).ok()?;
-    String::from_utf8(scripts.text).ok()
+    scripts.into_text()
 }
 
 /// Returns the script with the activity of each row of the table of files: as in
@@ -38,10 +38,10 @@ pub(super) fn scripts(input: &PageInput<'_>, rows: usize, bytes_max: usize) -> O
 pub(super) fn file_rows(input: &PageInput<'_>, reports: &PageReports) -> String {
     let rows = files::activity(input, reports);
     let rows: Value = rows.into_iter().map(|row| row.map(activity_cells)).collect();
-    let mut scripts = DataScripts { text: Vec::new(), bytes_max: usize::MAX };
+    let mut scripts = DataScripts::new(usize::MAX);
     // Memory takes all of it.
     let _ = scripts.push("file-rows", 0, |out| Ok(serde_json::to_writer(out, &rows)?));
-    String::from_utf8(scripts.text).unwrap_or_default()
+    scripts.into_text().unwrap_or_default()
 }
 
 /// Returns column, operations, bytes and time of each cell of a row, one after the other.
@@ -59,14 +59,24 @@ fn names_bytes(input: &PageInput<'_>) -> usize {
 }
 
 /// Scripts with data. No name in them can end a script: `<` occurs only inside strings of JSON.
-struct DataScripts {
+pub(super) struct DataScripts {
     text: Vec<u8>,
     bytes_max: usize,
 }
 
 impl DataScripts {
+    /// Creates an empty text, which may have this number of bytes.
+    pub(super) fn new(bytes_max: usize) -> Self {
+        Self { text: Vec::new(), bytes_max }
+    }
+
+    /// Returns the scripts.
+    pub(super) fn into_text(self) -> Option<String> {
+        String::from_utf8(self.text).ok()
+    }
+
     /// Appends a script; `print` writes its JSON.
-    fn push(
+    pub(super) fn push(
         &mut self,
         kind: &str,
         rows: usize,

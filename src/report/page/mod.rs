@@ -7,7 +7,7 @@
 //!                    └─────► document ◄─────┘    ≤ 2 MB: fewer rows if it would be larger
 //! ```
 //!
-//! The page of `diff` has the tables of its report, in the same style.
+//! The pages of `diff` and of a job have the tables of their reports, in the same style.
 //!
 //! All content is in the HTML; the script only adds selection and sorting. Names are untrusted:
 //! `maud` escapes all texts, and [`data`] those in JSON.
@@ -25,6 +25,7 @@ mod flame;
 mod heat;
 mod histograms;
 mod input;
+mod job;
 mod latency_heat;
 mod layers;
 mod matrix;
@@ -42,4 +43,5 @@ mod verdict;
 pub use comparison::comparison_page;
 pub use document::{PAGE_BYTES_MAX, render};
 pub use input::PageInput;
+pub use job::{JOB_PAGE_BYTES_MAX, job_page};
 pub use timeline_svg::timeline_svg;

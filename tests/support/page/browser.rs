@@ -18,13 +18,18 @@ const BROWSER_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Adds a script to a page that works on it as a reader does.
 fn with_probe(page: &str) -> String {
+    let probe = include_str!("probe.js");
+    with_errors(page).replacen("</body>", &format!("<script>{probe}</script></body>"), 1)
+}
+
+/// Adds a script to a page that notes its errors, and one that looks for what every page has.
+pub(crate) fn with_errors(page: &str) -> String {
     let errors = "<script>window.pageErrors = []; \
                   addEventListener('error', (event) => pageErrors.push(event.message)); \
                   addEventListener('securitypolicyviolation', (event) => \
                   pageErrors.push(event.violatedDirective));</script>";
-    let probe = include_str!("probe.js");
-    let page = page.replacen("<style>", &format!("{errors}<style>"), 1);
-    page.replacen("</body>", &format!("<script>{probe}</script></body>"), 1)
+    let common = include_str!("common_probe.js");
+    page.replacen("<style>", &format!("{errors}<script>{common}</script><style>"), 1)
 }
 
 /// Opens a page in a browser. Returns the document as the browser has it in the end.
