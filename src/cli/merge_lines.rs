@@ -6,6 +6,7 @@ use std::path::Path;
 use super::merge_result::{Merged, MergedCounts};
 use super::merge_survey::{JobSurvey, OmittedLog, SurveyedHost, SurveyedLog};
 use super::message::{print_error, print_line};
+use super::rank_ranges::{SHOWN_MAX, ranges};
 use super::summary_lines;
 use crate::analysis::call_totals::OnFiles;
 use crate::text::quantity::{count, counted, counted_as, size, time};
@@ -13,9 +14,6 @@ use crate::text::quantity::{count, counted, counted_as, size, time};
 /// Value of the archive's property about its clock.
 pub(super) const CLOCK: &str = "ns; wall clocks of the hosts, read at the start and end of each \
                                 recording; events were moved to it when they were written";
-
-/// Largest number of hosts, recordings and names in messages; further ones are counted.
-const SHOWN_MAX: usize = 16;
 
 /// Largest error of reading two clocks, ns: changes below it are none.
 const MOVED_NS: u64 = 20_000;
@@ -36,13 +34,15 @@ pub(super) fn print(merged: &Merged, archive: &Path) {
         print_line(&host_line(host, counts, &logs));
     }
     more(survey.hosts.len(), "host").iter().for_each(|line| print_line(line));
-    let lines = ranks(survey)
-        .into_iter()
-        .chain([clock(survey)])
-        .chain(parts(survey))
-        .chain(overlaps(survey));
-    lines.chain(shared(merged)).for_each(|line| print_line(&line));
+    let lines = of_survey(survey).into_iter().chain(shared(merged));
+    lines.for_each(|line| print_line(&line));
     summary_lines::limits(&merged.archive.archive).iter().for_each(|line| print_line(line));
+}
+
+/// Lines on ranks, clocks, parts and operations that are there twice.
+pub(super) fn of_survey(survey: &JobSurvey) -> Vec<String> {
+    let lines = ranks(survey).into_iter().chain([clock(survey)]);
+    lines.chain(parts(survey)).chain(overlaps(survey)).collect()
 }
 
 /// Prints the recordings that are left out.
@@ -136,25 +136,6 @@ pub(super) fn clock_facts(host: &SurveyedHost, log: Option<&SurveyedLog>) -> Vec
     known.map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// Numbers as ranges: `0-3, 7`.
-fn ranges(numbers: &BTreeSet<u64>) -> String {
-    let mut ranges: Vec<(u64, u64)> = Vec::new();
-    for &number in numbers {
-        match ranges.last_mut() {
-            Some(range) if range.1.checked_add(1) == Some(number) => range.1 = number,
-            _ => ranges.push((number, number)),
-        }
-    }
-    let text = |&(first, last): &(u64, u64)| match first == last {
-        true => first.to_string(),
-        false => format!("{first}-{last}"),
-    };
-    let texts: Vec<String> = ranges.iter().take(SHOWN_MAX).map(text).collect();
-    let more = ranges.len().saturating_sub(SHOWN_MAX);
-    let more = if more > 0 { format!(" and {more} more ranges") } else { String::new() };
-    texts.join(", ") + &more
-}
-
 /// Largest size of a job whose missing ranks are looked for.
 const SIZE_MAX: u64 = 1 << 24;
 
@@ -228,8 +209,8 @@ fn overlaps(survey: &JobSurvey) -> Option<String> {
         hosts.iter().filter_map(|&host| Some(survey.hosts.get(host)?.name.as_str())).collect();
     (!names.is_empty()).then(|| {
         format!(
-            "recordings of the whole machine overlap with others of {}: the archive has their \
-             common operations twice",
+            "recordings of the whole machine overlap with others of {}: their common operations \
+             count twice",
             first_of(&names)
         )
     })
@@ -256,16 +237,6 @@ fn shared(merged: &Merged) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_are_shown_as_ranges() {
-        let shown = |numbers: &[u64]| ranges(&numbers.iter().copied().collect());
-        assert_eq!(shown(&[]), "");
-        assert_eq!(shown(&[3]), "3");
-        assert_eq!(shown(&[0, 1, 2, 3, 7, 9, 8, u64::MAX]), format!("0-3, 7-9, {}", u64::MAX));
-        let odd: Vec<u64> = (0..40).map(|number| 2 * number + 1).collect();
-        assert!(shown(&odd).ends_with("31 and 24 more ranges"), "{}", shown(&odd));
-    }
 
     #[test]
     fn changes_have_a_sign() {

@@ -29,6 +29,7 @@ mod path_arguments;
 pub mod pending_call;
 pub mod process;
 pub mod renaming;
+pub mod shared_files;
 pub mod span;
 pub mod spans;
 pub mod started;

@@ -4,9 +4,7 @@
 //!   source and path below the source, on any host.
 //! - Any other file: the one with the same path on the same file system of the same host.
 //!
-//! `server:/a` with the file `/b/c` and `server:/a/b` with `/c` are the same place. A source that
-//! names no server (`beegfs_nodev`, `gpfs0`) counts together with the mount point. The tag of a 9p
-//! file system and the device of gfs2 or ocfs2 name none of both: their files are of their host.
+//! [`crate::operation::shared_files`] has the rule.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -16,9 +14,7 @@ use rustc_hash::FxHashMap;
 use super::mounts;
 use crate::operation::model::MountNamespace;
 use crate::operation::mount_table::{MountEntry, MountTable};
-
-/// Network file systems whose source is a name of the host alone.
-const NAMED_BY_HOST: [&str; 3] = ["9p", "gfs2", "ocfs2"];
+use crate::operation::shared_files::shared_place;
 
 /// Host and mount of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,46 +69,6 @@ impl FilePlacement {
         self.texts.insert(point, Rc::clone(&text));
         FileOrigin { host, mount: Some(text) }
     }
-}
-
-/// Type and place of a file that several hosts have; `None`: no other host is known to have it.
-fn shared_place(mount: &MountEntry, path: &[u8]) -> Option<Vec<u8>> {
-    let fs_type = mount.fs_type.as_str();
-    if !mounts::is_network(mount) || NAMED_BY_HOST.contains(&fs_type) {
-        return None;
-    }
-    let fs_type = match fs_type {
-        "nfs4" => "nfs",
-        "smb3" => "cifs",
-        other => other,
-    };
-    let below = path.strip_prefix(mount.point.as_slice())?;
-    if is_of_this_host(&mount.source) {
-        return None;
-    }
-    let names_server = mount.source.contains(&b':') || mount.source.starts_with(b"//");
-    let point: &[u8] = if names_server { b"" } else { &mount.point };
-    let mut place = [fs_type.as_bytes(), b"\0", point, b"\0", &mount.source].concat();
-    for part in [mount.root.as_slice(), below] {
-        for name in part.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
-            if place.last() != Some(&b'/') {
-                place.push(b'/');
-            }
-            place.extend_from_slice(name);
-        }
-    }
-    Some(place)
-}
-
-/// Returns true if the server of a source is the host itself: a proxy leads to the server, and
-/// another host's proxy may lead to another one. The same is said of a home directory of `sshfs`,
-/// which is that of the user who mounts it.
-fn is_of_this_host(source: &[u8]) -> bool {
-    let source = source.strip_prefix(b"//").unwrap_or(source);
-    let is_home = source.ends_with(b":");
-    let is_local =
-        [&b"localhost"[..], b"127.", b"[::1]", b"::1"].iter().any(|name| source.starts_with(name));
-    is_home || is_local
 }
 
 /// Shared file systems of an archive: type and source of each.

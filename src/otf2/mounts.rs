@@ -1,36 +1,7 @@
-//! Mounts in an archive: their names, and whether other machines see the same files.
+//! Mounts in an archive: their names.
 
 use super::text::printable;
 use crate::operation::mount_table::MountEntry;
-
-/// File systems of several machines. FUSE does not count: only its daemon knows.
-const NETWORK: &[&str] = &[
-    "9p",
-    "afs",
-    "beegfs",
-    "beegfs_nodev",
-    "ceph",
-    "cifs",
-    "fuse.ceph",
-    "fuse.glusterfs",
-    "fuse.sshfs",
-    "gfs2",
-    "gpfs",
-    "lustre",
-    "nfs",
-    "nfs4",
-    "ocfs2",
-    "orangefs",
-    "panfs",
-    "pvfs2",
-    "smb3",
-    "wekafs",
-];
-
-/// True if other machines see the same files under the mount.
-pub(super) fn is_network(mount: &MountEntry) -> bool {
-    NETWORK.contains(&mount.fs_type.as_str())
-}
 
 /// Returns mount point, source and type of the file system, as an archive has them.
 pub(super) fn properties(mount: &MountEntry) -> [String; 3] {
@@ -43,6 +14,7 @@ pub(super) fn properties(mount: &MountEntry) -> [String; 3] {
 mod tests {
     use super::*;
     use crate::operation::mount_table::MountTable;
+    use crate::operation::shared_files;
 
     #[test]
     fn properties_are_printable() {
@@ -50,7 +22,8 @@ mod tests {
             b"30 22 0:40 / /home\\040\x1b rw - nfs4 server:/a rw\n31 22 8:1 / /data rw - ext4 /dev/sda1 rw\n",
         );
         let [home, data] = table.mounts() else { panic!("two mounts") };
-        assert_eq!((is_network(home), is_network(data)), (true, false));
+        let are_shared = [home, data].map(shared_files::is_network);
+        assert_eq!(are_shared, [true, false]);
         assert_eq!(properties(home), ["/home \\x1b", "server:/a", "nfs4"]);
     }
 }

@@ -11,6 +11,7 @@ use super::finish_context::FinishContext;
 use super::registry::LocationOwner;
 use super::system_tree::{MACHINE, NODE};
 use super::{metrics, system_tree};
+use crate::operation::shared_files::is_network;
 use crate::otf2::attributes::ATTRIBUTES;
 use crate::otf2::error::OtfError;
 use crate::otf2::files::FileDefinition;
@@ -65,7 +66,7 @@ impl FinishContext<'_> {
         // The tracer's mounts are not valid in other namespaces.
         let mount =
             if file.mount_namespace().is_none() { self.mounts.of_path(&file.path) } else { None };
-        let scope = if mount.is_some_and(mounts::is_network) { MACHINE } else { NODE };
+        let scope = if mount.is_some_and(is_network) { MACHINE } else { NODE };
         write_file(this, file, scope, mount.map(mounts::properties).as_ref(), defs)
     }
 }
