@@ -83,7 +83,8 @@ impl RankActivity {
         group: impl Fn(ProcessKey) -> G,
     ) -> FxHashMap<G, (usize, u64)> {
         let mut sums: FxHashMap<(G, usize), u64> = FxHashMap::default();
-        for ((process, file), ns) in self.times.iter().filter(|((_, file), _)| *file != usize::MAX) {
+        for ((process, file), ns) in self.times.iter().filter(|((_, file), _)| *file != usize::MAX)
+        {
             let sum = sums.entry((group(*process), *file)).or_default();
             *sum = sum.saturating_add(*ns);
         }

@@ -149,10 +149,8 @@ impl RankRows {
             let mean = u64::try_from(sum / u128::from(count)).unwrap_or(u64::MAX);
             RankExtreme { rank, max, mean }
         };
-        let mut ends: Vec<(u64, u64)> = ranks
-            .iter()
-            .filter_map(|(rank, (_, sum))| Some((sum.span.last?.0, *rank)))
-            .collect();
+        let mut ends: Vec<(u64, u64)> =
+            ranks.iter().filter_map(|(rank, (_, sum))| Some((sum.span.last?.0, *rank))).collect();
         ends.sort_unstable();
         let last = ends.last().filter(|_| ends.len() > 1).map(|&(end_ns, rank)| {
             let median_ns = ends.get((ends.len() - 1) / 2).map_or(end_ns, |end| end.0);
@@ -220,7 +218,12 @@ mod tests {
 
     #[test]
     fn imbalance_is_between_ranks_only() {
-        let rows = rows(&[(Some(0), 0, 10, 50), (Some(1), 0, 20, 60), (Some(2), 1, 90, 400), (None, 1, 999, 999)]);
+        let rows = rows(&[
+            (Some(0), 0, 10, 50),
+            (Some(1), 0, 20, 60),
+            (Some(2), 1, 90, 400),
+            (None, 1, 999, 999),
+        ]);
         let found = rows.imbalance().expect("three ranks");
         assert_eq!(found.ranks, 3);
         assert_eq!(found.bytes, RankExtreme { rank: 2, max: 90, mean: 40 });

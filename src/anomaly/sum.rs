@@ -73,7 +73,8 @@ mod tests {
     /// Fails if the sum of two ledgers that balance does not.
     #[test]
     fn sums_balance() {
-        let mut one = Ledger { records: 10, events: 7, entries: 3, exits: 3, pairs: 3, ..Ledger::default() };
+        let mut one =
+            Ledger { records: 10, events: 7, entries: 3, exits: 3, pairs: 3, ..Ledger::default() };
         one.anomalous.insert(AnomalyKind::Late, 1);
         one.ignored.insert(Ignored::Own, 2);
         assert_eq!(one.imbalances(), Ledger::default().imbalances());

@@ -140,7 +140,8 @@ impl WallClock {
 
     /// Returns the numbers of the clock.
     pub fn line(&self) -> ClockLine {
-        let offset = |ns: i128| i64::try_from(ns).unwrap_or(if ns < 0 { i64::MIN } else { i64::MAX });
+        let offset =
+            |ns: i128| i64::try_from(ns).unwrap_or(if ns < 0 { i64::MIN } else { i64::MAX });
         ClockLine {
             times_ns: self.times.map(|time| time.0),
             offsets_ns: self.offsets_ns.map(offset),

@@ -157,6 +157,11 @@ pub(super) fn slow(args: &GroupedArgs) -> Result<ExitCode, CliError> {
         let (selected, converted) = fold_all(log, wish, sink, go_on)?;
         has_damage = converted.has_damaged_job();
         let mut report = report(&selected, &converted.summary, rows);
+        report.notes.extend(converted.job.as_ref().map(|_| {
+            "the commits of journals that operations waited for are in the reports on single \
+             recordings"
+                .to_owned()
+        }));
         summary_lines::add_to(&mut report, &converted);
         print(report, &args.print, to)
     })?;

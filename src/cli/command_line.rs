@@ -94,7 +94,7 @@ pub(super) enum Verb {
     Stacks(StacksArgs),
     /// Replay captured I/O
     Replay(ReplayArgs),
-    /// Make one OTF2 archive of the recordings of a parallel job
+    /// Make one OTF2 archive, or an index, of a parallel job's recordings
     Merge(MergeArgs),
     /// Make a capture log from one of strace, ioriot, fio or blktrace
     Import(ImportArgs),

@@ -37,6 +37,8 @@ pub(super) struct JobState {
     pub(super) hosts: u64,
     /// Ranks that were recorded.
     pub(super) ranks: u64,
+    /// Number of ranks of the job, if it is known.
+    pub(super) size: Option<u64>,
     /// Error bound of the order of two events of different clocks, ns; `None`: not known.
     pub(super) bound_ns: Option<u64>,
     /// What is missing: the first [`Self::SHOWN_MAX`] recordings.

@@ -34,9 +34,7 @@ pub(super) fn run(args: &ConvertArgs, path: &Path) -> Result<ExitCode, CliError>
         logs: vec![path.to_owned()],
         output: args.output.clone().unwrap_or_default(),
         force: args.force,
-        clock_offset: given
-            .map(|(host, ns)| ClockOffset { host: host.clone(), ns: *ns })
-            .collect(),
+        clock_offset: given.map(|(host, ns)| ClockOffset { host: host.clone(), ns: *ns }).collect(),
     };
     merge::run(&merged)
 }

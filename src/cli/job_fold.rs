@@ -199,11 +199,8 @@ impl<'a, S: Sink<Error: Display> + Absorb + Picked> JobFold<'a, S> {
     fn finish(self) -> (S, Converted) {
         let users = filter_notes::unknown_users(self.unknown_users);
         let Self { keys, fold, mut summary, state, filter_notes, .. } = self;
-        let disk = |(dev, name): (DevId, String)| Disk {
-            dev: dev.to_string(),
-            name,
-            ..Disk::default()
-        };
+        let disk =
+            |(dev, name): (DevId, String)| Disk { dev: dev.to_string(), name, ..Disk::default() };
         summary.header.disks = keys.device_names.into_iter().map(disk).collect();
         let mut filter_notes = filter_notes.unwrap_or_default();
         filter_notes.extend(users);
@@ -235,14 +232,14 @@ fn add_header(of_job: &mut Header, header: &Header) {
 
 impl JobState {
     fn of(index: &JobIndex) -> Self {
-        let mut ranks: Vec<u64> =
-            index.captures.iter().flat_map(IndexedCapture::ranks).collect();
+        let mut ranks: Vec<u64> = index.captures.iter().flat_map(IndexedCapture::ranks).collect();
         ranks.sort_unstable();
         ranks.dedup();
         let mut state = Self {
             captures: index.captures.len() as u64,
             hosts: index.hosts.len() as u64,
             ranks: ranks.len() as u64,
+            size: index.captures.iter().filter_map(|capture| capture.job_size).max(),
             bound_ns: index.order_bound_ns(),
             ..Self::default()
         };

@@ -10,6 +10,7 @@
 //! | a recording of a user who owns neither the index nor this process | refused, unless the index is the reader's own, or root's |
 //! | a file that is not the one of the index | its size and the checksums of its ends differ: refused |
 
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read};
@@ -88,6 +89,12 @@ impl JobIndex {
         (is_json && has_mark(argument)).then(|| argument.to_owned())
     }
 
+    /// Returns the path of an index in commands: that of its directory.
+    pub(super) fn named(path: &Path) -> &Path {
+        let directory = path.parent().filter(|_| path.ends_with(INDEX_NAME));
+        directory.filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(path)
+    }
+
     /// Reads an index.
     ///
     /// # Errors
@@ -148,8 +155,8 @@ impl JobIndex {
     ///
     /// Reason, in words, why it is not read.
     pub(super) fn open(&self, capture: &IndexedCapture) -> Result<OpenCapture, String> {
-        let place = regular::find_without_links(&capture.place)
-            .map_err(|error| self.not_found(&error))?;
+        let place =
+            regular::find_without_links(&capture.place).map_err(|error| self.not_found(&error))?;
         let unread = |error: io::Error| format!("it cannot be read: {}", plain(&error));
         let found = place.metadata().map_err(unread)?;
         if found.file_type().is_symlink() {
@@ -318,11 +325,13 @@ fn shown(path: &Path, directory: &Path) -> PathBuf {
 
 /// Returns the reason why a file is not the one of the index.
 fn changed(found: &ContentPrint, wanted: &ContentPrint) -> String {
-    let what = match (found.bytes.cmp(&wanted.bytes), found.head_crc32 == wanted.head_crc32) {
-        (_, false) => "it is another recording than the one of the index",
-        (std::cmp::Ordering::Greater, _) => "it has grown since the index was made",
-        (std::cmp::Ordering::Less, _) => "it is shorter than when the index was made",
-        _ => "it has changed since the index was made",
+    let has_same_head = found.head_crc32 == wanted.head_crc32;
+    let what = match found.bytes.cmp(&wanted.bytes) {
+        Ordering::Equal if has_same_head => "it has changed since the index was made",
+        Ordering::Greater if has_same_head => "it has grown since the index was made",
+        Ordering::Less if has_same_head => "it is shorter than when the index was made",
+        Ordering::Equal => "it is another recording than the one of the index",
+        _ => "it has another length than the recording of the index",
     };
     format!("{what}; make the index again: iotrace-perf merge LOG… -o DIR/ --force")
 }

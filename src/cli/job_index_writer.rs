@@ -42,6 +42,13 @@ pub(super) fn run(args: &MergeArgs) -> Result<ExitCode, CliError> {
         return Err(CliError::Usage(text.into()));
     }
     correct(&mut survey, &args.clock_offset)?;
+    let archive = directory.with_extension("otf2");
+    if archive.exists() {
+        let (shown, archive) = (directory.display(), archive.display());
+        return Err(CliError::Usage(format!(
+            "-o {shown}: this is the directory of the archive {archive}; choose another name"
+        )));
+    }
     let users = Users::caller();
     make(&directory, &users)?;
     let path = directory.join(INDEX_NAME);

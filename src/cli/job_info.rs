@@ -45,8 +45,8 @@ fn report(index: &JobIndex, states: &[Option<String>]) -> Report {
     report.facts = vec![
         ("recordings", "recordings", Cell::Count(index.captures.len() as u64)),
         ("recordings_not_usable", if bad > 0 { "not usable" } else { "" }, Cell::Count(bad)),
-        ("hosts", "hosts", Cell::Count(index.hosts.len() as u64)),
-        ("ranks", "ranks", Cell::Count(ranks.len() as u64)),
+        ("host_count", "hosts", Cell::Count(index.hosts.len() as u64)),
+        ("rank_count", "ranks", Cell::Count(ranks.len() as u64)),
         ("job_size", "ranks of the job", Cell::count(size)),
         ("wall_ns", "recorded", Cell::Ns(end.saturating_sub(start))),
         ("start_realtime_ns", "", Cell::Count(start)),
@@ -63,7 +63,7 @@ fn report(index: &JobIndex, states: &[Option<String>]) -> Report {
     report.notes.push(clock_note(index));
     report.notes.push(format!(
         "sums of all recordings: iotrace-perf summary --by rank {}",
-        index.path.display()
+        JobIndex::named(&index.path).display()
     ));
     report
 }
@@ -144,7 +144,7 @@ fn hosts(index: &JobIndex) -> Table {
         ]
     };
     Table {
-        key: "hosts_of_job",
+        key: "hosts",
         title: format!("Hosts ({})", index.hosts.len()),
         columns: vec![
             column("captures", "recordings"),

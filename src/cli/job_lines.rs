@@ -10,8 +10,9 @@ pub(super) fn add_to(report: &mut Report, converted: &Converted, job: &JobState)
     report.facts.extend([
         ("recordings", "recordings", Cell::Count(job.captures)),
         ("recordings_read", "", Cell::Count(job.read)),
-        ("hosts", "hosts", Cell::Count(job.hosts)),
-        ("ranks", "ranks", Cell::Count(job.ranks)),
+        ("host_count", "hosts", Cell::Count(job.hosts)),
+        ("rank_count", "ranks", Cell::Count(job.ranks)),
+        ("job_size", "", Cell::count(job.size)),
         ("clock_error_bound_ns", "", Cell::ns(job.bound_ns)),
     ]);
     report.incomplete.clone_from(&job.incomplete);
@@ -34,6 +35,9 @@ fn notes(converted: &Converted, job: &JobState) -> Vec<String> {
         counted(job.captures, "recording"),
         counted(job.hosts, "host")
     ));
+    if let Some(size) = job.size.filter(|size| *size > job.ranks && job.ranks > 0) {
+        notes.push(format!("{} of {} are recorded", count(job.ranks), counted(size, "rank")));
+    }
     if job.incomplete_count == 0 {
         notes.extend(completeness::complete(summary));
     } else {

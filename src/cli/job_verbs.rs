@@ -83,9 +83,13 @@ pub(super) fn run(verb: &mut Verb, path: &Path) -> Result<ExitCode, CliError> {
             let index = JobIndex::read(path)?;
             let first = index.captures.first().map(|capture| capture.shown.clone());
             let first = first.unwrap_or_else(|| PathBuf::from("LOG"));
+            let all = match verb {
+                Verb::Convert(_) => "; of all of them: -o NAME.otf2 or -o NAME.parquet",
+                _ => "",
+            };
             Err(CliError::Usage(format!(
-                "{}: {words} takes one recording of a job: iotrace-perf {words} {}",
-                path.display(),
+                "{}: {words} takes one recording of a job: iotrace-perf {words} {}{all}",
+                JobIndex::named(path).display(),
                 first.display()
             )))
         }

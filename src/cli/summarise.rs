@@ -9,6 +9,7 @@ use super::error::CliError;
 use super::exit_code::INCOMPLETE;
 use super::filter_args::FilterSpec;
 use super::job_fold::{fold_all, is_job};
+use super::job_index::JobIndex;
 use super::report_args::ByArg;
 use super::report_output::output;
 use super::{advise, summary_lines};
@@ -35,7 +36,11 @@ pub(super) fn run(args: &GroupedArgs) -> Result<ExitCode, CliError> {
     let options = report_options(args, wish.is_all());
     let empty = IoSummary::in_dimension(dimension);
     let mut columns = report::summary::report(&empty, &Summary::default(), options);
-    report::ranks::add(&mut columns, &RankRows::default(), RankOptions { by, ..RankOptions::default() });
+    report::ranks::add(
+        &mut columns,
+        &RankRows::default(),
+        RankOptions { by, ..RankOptions::default() },
+    );
     chosen(columns, print_args)?;
     let to = output(print_args.to.as_deref(), !args.analyse.capture.command.is_empty())?;
     let shown = advise::shown_log(&args.analyse);
@@ -53,7 +58,8 @@ pub(super) fn run(args: &GroupedArgs) -> Result<ExitCode, CliError> {
         if let Some(job) = &converted.job {
             has_damage = job.has_damage;
             report.notes.push(format!(
-                "the rules of advise judge each recording: iotrace-perf advise {shown}"
+                "the rules of advise judge each recording: iotrace-perf advise {}",
+                JobIndex::named(log).display()
             ));
         } else {
             add_ranks(&mut fold, &summary.header);

@@ -4,9 +4,7 @@ use super::rows::{column, key_column};
 use super::tallies::Tallies;
 use crate::analysis::file_key::KeyParts;
 use crate::analysis::group_stats::GroupStats;
-use crate::analysis::rank_rows::{
-    Imbalance, LastRank, RankExtreme, RankPlace, RankRows, RankSum,
-};
+use crate::analysis::rank_rows::{Imbalance, LastRank, RankExtreme, RankPlace, RankRows, RankSum};
 use crate::text::escape::shown;
 use crate::text::quantity::{counted, size, time};
 use crate::text::table::{Cell, Column, Report, Table, UNVERIFIED};
@@ -92,8 +90,7 @@ fn rank_table(ranks: &RankRows, limit: usize) -> Table {
         let last = [host_name(ranks, place.host), Cell::count(place.rank), Cell::Word(rank)];
         ([times(sum).to_vec(), last.to_vec()].concat(), sum.stats.clone())
     };
-    let tables =
-        Tallies { key: "ranks", title: "Ranks", names: &names, all: &all(ranks), limit };
+    let tables = Tallies { key: "ranks", title: "Ranks", names: &names, all: &all(ranks), limit };
     tables.table(ranks.rows.iter().map(row).collect())
 }
 
@@ -103,8 +100,7 @@ fn host_table(ranks: &RankRows, limit: usize) -> Table {
         let last = [Cell::Count(count), host_name(ranks, host)];
         ([times(&sum).to_vec(), last.to_vec()].concat(), sum.stats)
     };
-    let tables =
-        Tallies { key: "hosts", title: "Hosts", names: &names, all: &all(ranks), limit };
+    let tables = Tallies { key: "hosts", title: "Hosts", names: &names, all: &all(ranks), limit };
     tables.table(ranks.of_hosts().into_iter().map(row).collect())
 }
 
@@ -159,7 +155,12 @@ fn findings(
     }
     let RankExtreme { rank, max, mean } = imbalance.bytes;
     if max > 0 {
-        let text = format!("{} has moved the most bytes: {}, {} the mean", name(rank), size(max), ratio(max, mean));
+        let text = format!(
+            "{} has moved the most bytes: {}, {} the mean",
+            name(rank),
+            size(max),
+            ratio(max, mean)
+        );
         sentences.push(("imbalance-bytes", None, text));
     }
     if let Some(last) = imbalance.last {

@@ -10,6 +10,7 @@ mod format_files;
 mod golden;
 mod import;
 mod import_traces;
+mod job_index;
 mod json_document;
 mod merge;
 mod oracles;

@@ -27,20 +27,20 @@ const S: u64 = 1_000_000_000;
 
 /// A recording that is made of a log of the corpus.
 #[derive(Clone, Copy)]
-struct Made<'a> {
-    log: &'a str,
-    host: &'a str,
-    rank: Option<u64>,
+pub(crate) struct Made<'a> {
+    pub(crate) log: &'a str,
+    pub(crate) host: &'a str,
+    pub(crate) rank: Option<u64>,
     /// Boot of the host: its wall clock less its own clock is this much larger than in the corpus.
-    later_ns: i64,
+    pub(crate) later_ns: i64,
     /// Change of the wall clock from start to end, ns.
-    moved_ns: i64,
-    mounts: Option<&'a str>,
+    pub(crate) moved_ns: i64,
+    pub(crate) mounts: Option<&'a str>,
     /// True for a recording of the whole machine.
-    is_system: bool,
+    pub(crate) is_system: bool,
 }
 
-const DD: Made<'static> = Made {
+pub(crate) const DD: Made<'static> = Made {
     log: "v2/job.iocap",
     host: "alpha",
     rank: None,
@@ -68,7 +68,7 @@ impl Made<'_> {
 
     /// Writes the recording.
     #[track_caller]
-    fn write(&self, dir: &Path, name: &str) -> PathBuf {
+    pub(crate) fn write(&self, dir: &Path, name: &str) -> PathBuf {
         let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/logs");
         let bytes = fs::read(corpus.join(self.log)).expect("the corpus");
         let mut reader = Reader::new(bytes.as_slice()).expect("a log");
