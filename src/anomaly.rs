@@ -1,8 +1,6 @@
 //! Anomalies: input that a stage could not interpret, and the counters that reconcile input with
 //! output.
 
-mod sum;
-
 use std::collections::BTreeMap;
 use std::fmt;
 

@@ -59,7 +59,7 @@ impl JobKeys {
 
 /// A capture of a job.
 #[derive(Clone, Debug)]
-pub struct CapturePlace {
+pub struct CaptureOrigin {
     /// Number of its host.
     pub host: usize,
     /// Name of its host.
@@ -77,7 +77,7 @@ pub struct CapturePlace {
 pub struct CaptureKeys<'a> {
     job: &'a mut JobKeys,
     /// The capture.
-    pub place: CapturePlace,
+    pub place: CaptureOrigin,
     mounts: MountTable,
     disks: Vec<(DevId, String)>,
     processes: FxHashMap<ProcessKey, ProcessKey>,
@@ -89,7 +89,7 @@ impl<'a> CaptureKeys<'a> {
     /// Creates the translation for a capture with these mounts and names of disks.
     pub fn new(
         job: &'a mut JobKeys,
-        place: CapturePlace,
+        place: CaptureOrigin,
         mounts: MountTable,
         disks: Vec<(DevId, String)>,
     ) -> Self {
@@ -255,7 +255,7 @@ mod tests {
                              30 22 0:41 / /mnt/a\\040b rw - nfs4 server:/export rw\n";
 
     fn keys<'a>(job: &'a mut JobKeys, host: usize, mounts: &str) -> CaptureKeys<'a> {
-        let place = CapturePlace {
+        let place = CaptureOrigin {
             host,
             host_name: format!("n{host}").into(),
             rank: Some(7),

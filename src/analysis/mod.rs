@@ -22,6 +22,7 @@ pub mod histogram;
 pub mod job_keys;
 pub mod latency;
 pub mod layer_split;
+pub mod ledger_sum;
 pub mod neighbours;
 pub mod op_groups;
 pub mod op_kind_rows;

@@ -30,7 +30,7 @@ impl ActiveSpan {
 
 /// Numbers of the rows of an operation.
 #[derive(Clone, Copy, Debug)]
-struct ActivityRows {
+struct SpanRows {
     process: usize,
     file: Option<usize>,
 }
@@ -44,7 +44,7 @@ pub struct RankActivity {
     pub files: BoundedMap<Vec<u8>, ()>,
     /// Time of each process on each file, by the number of its row, ns.
     times: BoundedMap<(ProcessKey, usize), u64>,
-    recent: RecentRows<ActivityRows>,
+    recent: RecentRows<SpanRows>,
 }
 
 impl RankActivity {
@@ -62,7 +62,7 @@ impl RankActivity {
         }
     }
 
-    fn rows_of(&mut self, done: &CompletedOp<'_>) -> ActivityRows {
+    fn rows_of(&mut self, done: &CompletedOp<'_>) -> SpanRows {
         if let Some(rows) = self.recent.find(done) {
             return rows;
         }
@@ -71,7 +71,7 @@ impl RankActivity {
             let key = (done.process, place_of(&mut self.files, name));
             self.times.place(&key, || key)
         });
-        let rows = ActivityRows { process, file };
+        let rows = SpanRows { process, file };
         self.recent.keep(done, rows);
         rows
     }

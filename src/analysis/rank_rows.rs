@@ -183,7 +183,7 @@ pub struct Imbalance {
 pub struct RankExtreme {
     /// Rank with the largest amount: the first one of several.
     pub rank: u64,
-    /// Its amount.
+    /// Amount of that rank.
     pub max: u64,
     /// Mean of all ranks with operations, rounded down.
     pub mean: u64,

@@ -41,7 +41,7 @@ pub(super) struct JobState {
     pub(super) size: Option<u64>,
     /// Error bound of the order of two events of different clocks, ns; `None`: not known.
     pub(super) bound_ns: Option<u64>,
-    /// What is missing: the first [`Self::SHOWN_MAX`] recordings.
+    /// Missing parts of the first [`Self::SHOWN_MAX`] recordings.
     pub(super) incomplete: Vec<String>,
     /// Number of recordings of which something is missing.
     pub(super) incomplete_count: usize,

@@ -22,7 +22,8 @@ use super::log_pass::pass_over;
 use super::{filter_notes, summary_lines};
 use crate::analysis::call_totals::{Totals, WithTotals};
 use crate::analysis::filter::Filter;
-use crate::analysis::job_keys::{Absorb, CaptureKeys, CapturePlace, JobKeys};
+use crate::analysis::job_keys::{Absorb, CaptureKeys, CaptureOrigin, JobKeys};
+use crate::analysis::ledger_sum;
 use crate::analysis::picked::Picked;
 use crate::capture::fact::Text;
 use crate::capture::header::{Disk, End, Header};
@@ -164,7 +165,7 @@ impl<'a, S: Sink<Error: Display> + Absorb + Picked> JobFold<'a, S> {
             Some(known) => known.into_iter().filter(|note| notes.contains(note)).collect(),
             None => notes,
         });
-        let place = CapturePlace {
+        let place = CaptureOrigin {
             host: capture.host,
             host_name: Arc::from(self.index.host(capture)),
             rank: capture.rank,
@@ -181,7 +182,7 @@ impl<'a, S: Sink<Error: Display> + Absorb + Picked> JobFold<'a, S> {
             self.mounted.push(capture.host);
             of_job.texts.push((Text::MOUNTINFO, Pid(0), keys.mount_text()));
         }
-        of_job.ledger.add(&summary.ledger);
+        ledger_sum::add(&mut of_job.ledger, &summary.ledger);
         // The kernel's counters may know of more than its records.
         of_job.ledger.lost += summary.lost().saturating_sub(summary.ledger.lost);
         of_job.damaged_bytes = of_job.damaged_bytes.saturating_add(summary.damaged_bytes);

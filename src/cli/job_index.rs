@@ -7,8 +7,8 @@
 //! | a path that goes up by more than one directory, or has `.` in it | refused |
 //! | a link, anywhere on the path | not followed: refused |
 //! | a FIFO, a device, a file of the kernel | found and not opened: refused |
-//! | a recording of a user who owns neither the index nor this process | refused, unless the index is the reader's own, or root's |
-//! | a file that is not the one of the index | its size and the checksums of its ends differ: refused |
+//! | a file of another user than that of the index | refused, unless the index is ours or root's |
+//! | a file that is not the one of the index | refused: its size or its checksums differ |
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -352,9 +352,9 @@ mod tests {
 
     #[test]
     fn paths_of_other_forms_are_refused() {
-        let place = |path: &str| place_of(Path::new(path), Path::new("/home/u/job"));
-        assert_eq!(place("r0/a.iocap"), Ok("/home/u/job/r0/a.iocap".into()));
-        assert_eq!(place("../r0/a.iocap"), Ok("/home/u/r0/a.iocap".into()));
+        let place = |path: &str| place_of(Path::new(path), Path::new("/srv/u/job"));
+        assert_eq!(place("r0/a.iocap"), Ok("/srv/u/job/r0/a.iocap".into()));
+        assert_eq!(place("../r0/a.iocap"), Ok("/srv/u/r0/a.iocap".into()));
         assert_eq!(place("/tmp/a.iocap"), Ok("/tmp/a.iocap".into()));
         for path in ["", "..", "/", "../../a", "r0/../../a", "/tmp/../etc/shadow", "./a/.."] {
             assert!(place(path).is_err(), "{path}");

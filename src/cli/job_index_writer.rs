@@ -176,11 +176,11 @@ mod tests {
 
     #[test]
     fn paths_are_relative_if_both_can_be_moved() {
-        let of = |log: &str| from_directory(Path::new(log), Path::new("/home/u/job"));
-        assert_eq!(of("/home/u/job/r0/traces.iocap"), Path::new("r0/traces.iocap"));
-        assert_eq!(of("/home/u/t_0/traces.iocap"), Path::new("../t_0/traces.iocap"));
+        let of = |log: &str| from_directory(Path::new(log), Path::new("/srv/u/job"));
+        assert_eq!(of("/srv/u/job/r0/traces.iocap"), Path::new("r0/traces.iocap"));
+        assert_eq!(of("/srv/u/t_0/traces.iocap"), Path::new("../t_0/traces.iocap"));
         assert_eq!(of("/tmp/a.iocap"), Path::new("/tmp/a.iocap"));
-        assert_eq!(of("/home/v/a.iocap"), Path::new("/home/v/a.iocap"));
+        assert_eq!(of("/srv/v/a.iocap"), Path::new("/srv/v/a.iocap"));
         let of_root = from_directory(Path::new("/tmp/a.iocap"), Path::new("/job"));
         assert_eq!(of_root, Path::new("/tmp/a.iocap"));
     }

@@ -1,5 +1,5 @@
-//! `iotrace-perf info DIR/`: recordings of a job, their hosts, ranks and clocks, and whether they are
-//! still those of the index. Their operations are not read.
+//! `iotrace-perf info DIR/`: recordings of a job, their hosts, ranks and clocks, and whether they
+//! are still those of the index. Their operations are not read.
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -1,4 +1,5 @@
-//! `iotrace-perf script DIR/`: operations of all recordings of a job, one recording after the other.
+//! `iotrace-perf script DIR/`: operations of all recordings of a job, one recording after the
+//! other.
 
 use std::io::{self, BufWriter, Write};
 use std::path::Path;

@@ -15,7 +15,7 @@ use super::report_output::output;
 use super::{advise, summary_lines};
 use crate::analysis::advice::facts::{AdviceFold, SelectedAdvice};
 use crate::analysis::advice::judge::{AdviceInput, judge};
-use crate::analysis::job_keys::{CaptureKeys, CapturePlace, JobKeys};
+use crate::analysis::job_keys::{CaptureKeys, CaptureOrigin, JobKeys};
 use crate::analysis::rank_rows::RankRows;
 use crate::analysis::summary::IoSummary;
 use crate::capture::header::Header;
@@ -78,7 +78,7 @@ pub(super) fn run(args: &GroupedArgs) -> Result<ExitCode, CliError> {
 /// Sums up a recording by rank, with times since its start.
 fn add_ranks(fold: &mut AdviceFold, header: &Header) {
     let Some(activity) = fold.activity.take() else { return };
-    let place = CapturePlace {
+    let place = CaptureOrigin {
         host: 0,
         host_name: header.host.hostname.as_str().into(),
         rank: header.rank(),

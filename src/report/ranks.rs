@@ -197,7 +197,7 @@ fn last_rank(
     ("straggler", Some(later), text)
 }
 
-/// Where a rank spent its time on files, and when.
+/// File on which a rank spent most of its time, and the span of its I/O.
 fn details(sum: &RankSum) -> String {
     let busiest = sum.busiest.as_ref().filter(|(_, ns)| *ns > 0).map(|(key, ns)| {
         let KeyParts { path, is_doubtful, .. } = KeyParts::of(key);
