@@ -119,7 +119,7 @@ mod tests {
         let (one, other) = (open("/one"), open("/other"));
         let mut fold = RankActivity::default();
         for (file, times) in [(&one, [5, 9]), (&other, [20, 23]), (&one, [30, 31])] {
-            let operation = call("read", Arc::clone(file).into(), times, None, 3);
+            let operation = call("read", Arc::clone(file), times, None, 3);
             let step = Step::SyscallEnded(&operation, &[]);
             fold.done(&CompletedOp::of(&step).expect("it has ended"));
         }

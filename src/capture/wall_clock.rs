@@ -74,7 +74,7 @@ pub fn is_same_boot(one: ClockReading, other: ClockReading) -> bool {
 }
 
 /// Numbers of a [`WallClock`], for storage.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ClockLine {
     /// Times of the capture between which the offset changes, ns.
     pub times_ns: [u64; 2],

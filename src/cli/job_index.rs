@@ -11,7 +11,7 @@
 //! | a file that is not the one of the index | refused: its size or its checksums differ |
 
 use std::cmp::Ordering;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
@@ -22,7 +22,7 @@ use super::job_index_format::{
     CaptureEntry, ContentPrint, FORMAT, INDEX_NAME, IndexDocument, OmittedEntry, VERSION,
 };
 use super::rank_ranges::ranges;
-use crate::capture::wall_clock::WallClock;
+use crate::capture::wall_clock::{ClockLine, WallClock};
 use crate::sys::error_text::plain;
 use crate::sys::files::is_of_kernel;
 use crate::sys::output_dir::Users;
@@ -223,16 +223,16 @@ impl JobIndex {
     /// Returns the error bound of the order of two events of different clocks, ns; `None`: a
     /// recording has no dates.
     pub(super) fn order_bound_ns(&self) -> Option<u64> {
-        let mut bounds: Vec<(usize, u64)> = Vec::new();
+        // All recordings of one boot of a host have one clock.
+        let mut clocks: HashSet<(usize, ClockLine)> = HashSet::new();
+        let mut bounds: Vec<u64> = Vec::new();
         for capture in &self.captures {
             let bound = capture.clock.bound_ns();
             let bound = if self.captures.len() > 1 { bound? } else { bound.unwrap_or(0) };
-            match bounds.iter_mut().find(|(host, _)| *host == capture.host) {
-                Some((_, known)) => *known = (*known).max(bound),
-                None => bounds.push((capture.host, bound)),
+            if clocks.insert((capture.host, capture.clock.line())) {
+                bounds.push(bound);
             }
         }
-        let mut bounds: Vec<u64> = bounds.into_iter().map(|(_, bound)| bound).collect();
         bounds.sort_unstable_by(|one, other| other.cmp(one));
         match bounds.as_slice() {
             [first, second, ..] => Some(first.saturating_add(*second)),

@@ -164,7 +164,7 @@ fn findings(
         sentences.push(("imbalance-bytes", None, text));
     }
     if let Some(last) = imbalance.last {
-        sentences.push(last_rank(&name(last.rank), last, has_hosts, bound_ns));
+        sentences.push(last_rank(&name(last.rank), last, bound_ns));
     }
     sentences
 }
@@ -173,12 +173,10 @@ fn findings(
 fn last_rank(
     name: &str,
     last: LastRank,
-    has_hosts: bool,
     bound_ns: Option<u64>,
 ) -> (&'static str, Option<u64>, String) {
     let LastRank { end_ns, median_ns, .. } = last;
     let later = end_ns.saturating_sub(median_ns);
-    let bound_ns = if has_hosts { bound_ns } else { Some(0) };
     let text = match bound_ns {
         Some(bound) if later > bound => format!(
             "{name} ended its I/O last: {} after the start, {} after the median of the ranks",
@@ -187,8 +185,8 @@ fn last_rank(
         ),
         Some(0) => format!("the ranks ended their I/O together, {} after the start", time(end_ns)),
         Some(bound) => format!(
-            "which rank ended its I/O last is not known: half of them within {}, and the clocks of \
-             the hosts agree to {}",
+            "which rank ended its I/O last is not known: half of them within {}, and the clocks \
+             agree to {}",
             time(later),
             time(bound)
         ),
@@ -232,12 +230,13 @@ mod tests {
     #[test]
     fn order_of_hosts_is_claimed_only_beyond_the_bound_of_their_clocks() {
         let last = LastRank { rank: 3, end_ns: 5_000_000, median_ns: 4_000_000 };
-        let text = |has_hosts, bound| last_rank("rank 3", last, has_hosts, bound).2;
+        let text = |bound| last_rank("rank 3", last, bound).2;
         let claim = "rank 3 ended its I/O last: 5.00 ms after the start, 1.00 ms after the median";
-        assert!(text(true, Some(999_999)).starts_with(claim), "{}", text(true, Some(999_999)));
-        assert!(text(false, None).starts_with(claim));
+        for bound in [Some(999_999), Some(0)] {
+            assert!(text(bound).starts_with(claim), "{}", text(bound));
+        }
         for bound in [Some(1_000_000), Some(9_000_000), None] {
-            assert!(text(true, bound).contains("is not known"), "{}", text(true, bound));
+            assert!(text(bound).contains("is not known"), "{}", text(bound));
         }
     }
 
