@@ -59,6 +59,11 @@ impl<K: Eq + Hash, V: Default> BoundedMap<K, V> {
         }
     }
 
+    /// Returns the row with this number, if it is the row of one key.
+    pub fn row_at(&self, place: usize) -> Option<&V> {
+        self.rows.get(place)
+    }
+
     /// Returns the row of this key, if it has one of its own.
     pub fn get_mut<Q>(&mut self, key: &Q) -> Option<&mut V>
     where

@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 
 use rangemap::RangeSet;
+use rustc_hash::FxHashMap;
 
 use super::bounded_map::BoundedMap;
 use super::completed_op::{CompletedOp, NamedPath};
 use super::group_stats::{GroupStats, OpAmounts};
 use super::histogram::Histogram;
+use super::job_keys::{Absorb, CaptureKeys};
 use super::process_names::ProcessNames;
 use super::recent_rows::RecentRows;
 use super::summary::{file_key, place_of};
@@ -388,6 +390,43 @@ impl FileTotals {
 /// Removes the offset: in a row of many files, repetitions cannot be recognized.
 fn unplaced<'a>(done: &CompletedOp<'a>) -> CompletedOp<'a> {
     CompletedOp { offset: None, ..done.clone() }
+}
+
+impl Absorb for FileTotals {
+    fn absorb(&mut self, other: Self, keys: &mut CaptureKeys<'_>) {
+        let mut places: FxHashMap<usize, usize> = FxHashMap::default();
+        for (key, place) in other.files.keys() {
+            let Some(used) = other.files.row_at(place) else { continue };
+            let key = keys.file(key);
+            let row = self.files.place(key.as_slice(), || key.clone());
+            places.insert(place, row);
+            let row = self.files.at(row);
+            row.merge(used);
+            // Processes of several captures are several ones.
+            row.processes += used.processes;
+            row.file_system = used.file_system.map(|dev| keys.file_system(dev)).or(row.file_system);
+        }
+        if let Some(used) = other.files.others() {
+            self.files.at(usize::MAX).merge(used);
+        }
+        for ((process, place), used) in other.by_process.iter() {
+            let of_job = keys.process(*process);
+            let key = (of_job, places.get(place).copied().unwrap_or(usize::MAX));
+            let row = self.by_process.place(&key, || key);
+            if row != usize::MAX {
+                self.names.absorb(*process, &other.names, keys);
+            }
+            let row = self.by_process.at(row);
+            row.pid = used.pid;
+            row.tally.merge(&used.tally);
+        }
+        if let Some(used) = other.by_process.others() {
+            self.by_process.at(usize::MAX).tally.merge(&used.tally);
+        }
+        for (io, used) in &other.nameless {
+            self.nameless.entry(*io).or_default().merge(used);
+        }
+    }
 }
 
 impl Sink for FileTotals {

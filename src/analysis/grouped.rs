@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 
+use super::job_keys::{Absorb, CaptureKeys};
 use super::summary::IoSummary;
 use crate::operation::{Sink, Step};
 use crate::units::KernelTime;
@@ -13,6 +14,15 @@ pub struct Grouped<F> {
     pub fold: F,
     /// Sums of the operations, if they are wanted.
     pub sums: Option<IoSummary>,
+}
+
+impl<F: Absorb> Absorb for Grouped<F> {
+    fn absorb(&mut self, other: Self, keys: &mut CaptureKeys<'_>) {
+        self.fold.absorb(other.fold, keys);
+        if let (Some(sums), Some(others)) = (&mut self.sums, other.sums) {
+            sums.absorb(others, keys);
+        }
+    }
 }
 
 impl<F: Sink<Error = Infallible>> Sink for Grouped<F> {

@@ -8,6 +8,7 @@ use rustc_hash::FxHashMap;
 
 use super::completed_op::{CompletedOp, OpKind};
 use super::histogram::Histogram;
+use super::job_keys::{Absorb, CaptureKeys};
 use super::layer_split::Split;
 use super::op_kind_rows::OpKindRows;
 use crate::event::block::BlockPoint;
@@ -85,6 +86,17 @@ impl LatencyTimes {
         if let Some(it) = self.octaves.get_mut(octave) {
             *it += 1;
         }
+    }
+}
+
+impl LatencyTimes {
+    /// Adds other times, in the same unit.
+    fn merge(&mut self, other: &Self) {
+        self.spread.merge(&other.spread);
+        if self.octaves.len() < other.octaves.len() {
+            self.octaves.resize(other.octaves.len(), 0);
+        }
+        self.octaves.iter_mut().zip(&other.octaves).for_each(|(sum, count)| *sum += count);
     }
 }
 
@@ -204,6 +216,24 @@ fn word(request: &BlockRequest) -> &'static str {
     match request.flush {
         FlushRole::Demand => "preflush",
         _ => request.op.as_str(),
+    }
+}
+
+impl Absorb for Latency {
+    fn absorb(&mut self, other: Self, _: &mut CaptureKeys<'_>) {
+        for (key, times) in &other.times {
+            self.times.entry(key.clone()).or_default().merge(times);
+        }
+        for ((what, io), times) in other.operations.sorted() {
+            self.operations.row(what, io).merge(times);
+        }
+        for (key, times) in &other.spans {
+            self.spans.entry(*key).or_default().merge(times);
+        }
+        for ((what, io), split) in other.splits.sorted() {
+            self.splits.row(what, io).merge(split);
+        }
+        self.without_begin += other.without_begin;
     }
 }
 

@@ -34,6 +34,15 @@ impl Split {
         self.ns.saturating_sub(self.layers.iter().sum())
     }
 
+    /// Adds other calls.
+    pub fn merge(&mut self, other: &Self) {
+        self.count += other.count;
+        self.ns = self.ns.saturating_add(other.ns);
+        for (sum, ns) in self.layers.iter_mut().zip(other.layers) {
+            *sum = sum.saturating_add(ns);
+        }
+    }
+
     /// Adds a call that has ended.
     pub fn add(&mut self, operation: &SyscallOperation) {
         let end = operation.end.unwrap_or(operation.start);

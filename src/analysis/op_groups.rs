@@ -4,11 +4,14 @@
 //! A transfer is in the group of the file that it reads; the group of the file that it writes has
 //! the written bytes only.
 
+use std::collections::BTreeMap;
+
 use rustc_hash::FxHashMap;
 
 use super::bounded_map::BoundedMap;
 use super::completed_op::CompletedOp;
 use super::group_stats::{GroupStats, OpAmounts};
+use super::job_keys::CaptureKeys;
 use crate::event::syscall_table::CallClass;
 use crate::operation::Step;
 use crate::operation::io_class::IoClass;
@@ -117,6 +120,37 @@ impl OpGroups {
             key
         });
         sum.add(op, done.moved());
+    }
+
+    /// Adds the groups of one more capture; `files` has the rows of its files in this fold.
+    pub(super) fn absorb(
+        &mut self,
+        other: &Self,
+        files: &BTreeMap<usize, usize>,
+        keys: &mut CaptureKeys<'_>,
+    ) {
+        for (key, sum) in other.sums.iter() {
+            let key = match *key {
+                OpGroupKey::File(row, dev) => OpGroupKey::File(
+                    files.get(&row).copied().unwrap_or(usize::MAX),
+                    dev.map(|dev| keys.file_system(dev)),
+                ),
+                OpGroupKey::Thread(thread) => {
+                    let of_job = keys.thread(thread);
+                    if let Some(known) = other.threads.get(&thread) {
+                        let process = keys.process(known.info.process);
+                        let info = ThreadInfo { key: of_job, process, ..known.info.clone() };
+                        self.threads.insert(of_job, GroupedThread { info, pid: known.pid });
+                    }
+                    OpGroupKey::Thread(of_job)
+                }
+                OpGroupKey::Nameless(_) | OpGroupKey::NoFile => *key,
+            };
+            self.sum(key).merge(sum);
+        }
+        if let Some(sum) = other.sums.others() {
+            self.sums.at(usize::MAX).merge(sum);
+        }
     }
 
     /// Takes the names in a step.

@@ -2,6 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
+use super::job_keys::CaptureKeys;
 use crate::operation::Step;
 use crate::operation::model::{ProcessInfo, ProcessKey, ThreadInfo};
 use crate::units::Tid;
@@ -66,6 +67,12 @@ impl ProcessNames {
             }
             (None, None) => {}
         }
+    }
+
+    /// Adds a process of one more capture, which gets a row; `key` is its key in that capture.
+    pub fn absorb(&mut self, key: ProcessKey, other: &Self, keys: &mut CaptureKeys<'_>) {
+        let info = other.info(key).map(|info| keys.info(info));
+        self.keep_info(keys.process(key), info);
     }
 
     /// Gives up a process whose last row is gone: it is known until its end.

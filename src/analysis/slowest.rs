@@ -14,7 +14,9 @@ use rustc_hash::FxHashMap;
 use super::commit_waits::CommitTable;
 use super::completed_op::{CompletedOp, OpKind};
 use super::filter::{Filter, Picker};
+use super::job_keys::{Absorb, CaptureKeys};
 use super::layer_split::Split;
+use super::picked::Picked;
 use super::process_names::ProcessNames;
 use super::summary::{IoSummary, file_key};
 use crate::event::block::RequestOp;
@@ -197,14 +199,8 @@ impl Slowest {
         let number = self.operations;
         self.operations += 1;
         self.all_ns = self.all_ns.saturating_add(done.ns());
-        let slowest = self.ranks.peek().map_or(0, |Reverse((ns, _))| *ns);
-        if self.ranks.len() >= KEPT_MAX {
-            if done.ns() <= slowest {
-                return;
-            }
-            if let Some(Reverse((_, Reverse(number)))) = self.ranks.pop() {
-                self.drop_kept(number);
-            }
+        if !self.makes_room(done.ns()) {
+            return;
         }
         let mut split = Split::default();
         let mut waited = ThreadRequests::default();
@@ -235,6 +231,20 @@ impl Slowest {
             commits,
         };
         self.kept.insert(number, slow);
+    }
+
+    /// Makes room for an operation of this duration. Returns false if it is not among the slowest.
+    fn makes_room(&mut self, ns: u64) -> bool {
+        let slowest = self.ranks.peek().map_or(0, |Reverse((ns, _))| *ns);
+        if self.ranks.len() >= KEPT_MAX {
+            if ns <= slowest {
+                return false;
+            }
+            if let Some(Reverse((_, Reverse(number)))) = self.ranks.pop() {
+                self.drop_kept(number);
+            }
+        }
+        true
     }
 
     /// Drops an operation, and the name of its process with the last one of that process.
@@ -333,6 +343,59 @@ impl Slowest {
             }
             _ => self.names.look(step),
         }
+    }
+}
+
+impl Absorb for Slowest {
+    /// Adds the slowest operations of one more capture, with times on the clock of the job. The
+    /// commits that they waited for stay behind: they are those of a host.
+    fn absorb(&mut self, other: Self, keys: &mut CaptureKeys<'_>) {
+        // Numbers of operations are those of the order in which they came.
+        let first = self.operations;
+        self.operations += other.operations;
+        self.all_ns = self.all_ns.saturating_add(other.all_ns);
+        let mut kept: Vec<(u64, SlowOperation)> = other.kept.into_iter().collect();
+        kept.sort_unstable_by_key(|(number, _)| *number);
+        for (number, slow) in kept {
+            if !self.makes_room(slow.ns) {
+                continue;
+            }
+            let process = keys.process(slow.process);
+            self.names.absorb(slow.process, &other.names, keys);
+            *self.rows.entry(process).or_default() += 1;
+            let number = first + number;
+            self.ranks.push(Reverse((slow.ns, Reverse(number))));
+            let of_job = |request: SlowRequest, keys: &mut CaptureKeys<'_>| SlowRequest {
+                dev: keys.device(request.dev),
+                queued: keys.time(request.queued),
+                ..request
+            };
+            let requests = slow.requests.into_iter();
+            let slow = SlowOperation {
+                process,
+                file: slow.file.as_ref().map(|file| keys.file(file)),
+                start: keys.time(slow.start),
+                requests: requests.map(|request| of_job(request, keys)).collect(),
+                commits: Vec::new(),
+                ..slow
+            };
+            self.kept.insert(number, slow);
+        }
+    }
+}
+
+impl Absorb for SelectedSlowest {
+    fn absorb(&mut self, other: Self, keys: &mut CaptureKeys<'_>) {
+        self.fold.absorb(other.fold, keys);
+        if let (Some(sums), Some(others)) = (&mut self.sums, other.sums) {
+            sums.absorb(others, keys);
+        }
+    }
+}
+
+impl Picked for SelectedSlowest {
+    fn picker(&self) -> &Picker {
+        &self.picker
     }
 }
 

@@ -5,8 +5,10 @@ use std::convert::Infallible;
 
 use super::bounded_map::BoundedMap;
 use super::completed_op::{CompletedOp, NamedPath, OpKind};
+pub use super::file_key::{KeyParts, file_key, place_of};
 use super::group_stats::{GroupStats, OpAmounts};
 use super::histogram::Histogram;
+use super::job_keys::{Absorb, CaptureKeys};
 use super::op_groups::{FileRows, OpDimension, OpGroups};
 use super::op_kind_rows::OpKindRows;
 use super::process_names::ProcessNames;
@@ -16,7 +18,7 @@ use crate::event::syscall_table::CallClass;
 use crate::operation::asynchronous::AsyncOperation;
 use crate::operation::block::{BlockRequest, BlockStep, RequestEnd};
 use crate::operation::io_class::IoClass;
-use crate::operation::model::{MountNamespace, ProcessKey};
+use crate::operation::model::ProcessKey;
 use crate::operation::{Sink, Step};
 use crate::units::{DevId, KernelTime, Pid};
 
@@ -46,55 +48,16 @@ pub struct DeviceSummary {
     pub device: Histogram,
 }
 
-/// Returns the key of a file. It is its path. If the path is not in the tracer's mounts, a 0 and
-/// the number of the mounts follow; if the name is doubtful, a second 0 follows. A doubtful name
-/// therefore has a row of its own, and does not count for a file that certainly has the name.
-pub fn file_key(name: &NamedPath<'_>) -> Vec<u8> {
-    let mounts = (name.mounts != MountNamespace::OWN).then_some(name.mounts);
-    KeyParts { path: name.path, mounts, is_doubtful: name.is_doubtful }.key()
-}
-
-/// Parts of the key of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KeyParts<'a> {
-    /// Path of the file.
-    pub path: &'a [u8],
-    /// Mounts of the path, if they are not the tracer's.
-    pub mounts: Option<MountNamespace>,
-    /// True if the name may belong to another file.
-    pub is_doubtful: bool,
-}
-
-impl<'a> KeyParts<'a> {
-    /// Splits a key into its parts.
-    pub fn of(key: &'a [u8]) -> Self {
-        let mut parts = key.splitn(3, |it| *it == 0);
-        let path = parts.next().unwrap_or_default();
-        let number = parts.next().and_then(|it| std::str::from_utf8(it).ok()?.parse().ok());
-        Self { path, mounts: number.map(MountNamespace), is_doubtful: parts.next().is_some() }
+impl DeviceSummary {
+    /// Adds other requests.
+    fn merge(&mut self, other: &Self) {
+        self.requests += other.requests;
+        self.errors += other.errors;
+        self.merges += other.merges;
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.queue.merge(&other.queue);
+        self.device.merge(&other.device);
     }
-
-    /// Returns the key of these parts.
-    pub fn key(&self) -> Vec<u8> {
-        let mut key = self.path.to_vec();
-        if self.mounts.is_some() || self.is_doubtful {
-            key.push(0);
-            key.extend(self.mounts.iter().flat_map(|it| it.0.to_string().into_bytes()));
-        }
-        if self.is_doubtful {
-            key.push(0);
-        }
-        key
-    }
-}
-
-/// Returns the number of the row of a file with this name.
-pub fn place_of<V: Default>(files: &mut BoundedMap<Vec<u8>, V>, name: &NamedPath<'_>) -> usize {
-    if name.mounts == MountNamespace::OWN && !name.is_doubtful {
-        return files.place(name.path, || name.path.to_vec());
-    }
-    let key = file_key(name);
-    files.place(key.as_slice(), || key.clone())
 }
 
 /// Asynchronous operations without a result: they are in no other sum.
@@ -247,6 +210,56 @@ impl IoSummary {
     }
 }
 
+impl Absorb for IoSummary {
+    fn absorb(&mut self, other: Self, keys: &mut CaptureKeys<'_>) {
+        for ((what, io), sum) in other.by_call.sorted() {
+            self.by_call.row(what, io).merge(sum);
+        }
+        for (process, sum) in other.processes.iter() {
+            let key = keys.process(*process);
+            let (names, row) = (&mut self.names, self.processes.place(&key, || key));
+            if row != usize::MAX {
+                names.absorb(*process, &other.names, keys);
+            }
+            let row = self.processes.at(row);
+            row.pid = sum.pid;
+            row.tally.merge(&sum.tally);
+        }
+        if let Some(sum) = other.processes.others() {
+            self.processes.at(usize::MAX).tally.merge(&sum.tally);
+        }
+        let mut files: BTreeMap<usize, usize> = BTreeMap::new();
+        for (key, place) in other.files.keys() {
+            let key = keys.file(key);
+            files.insert(place, self.files.place(key.as_slice(), || key.clone()));
+        }
+        for (place, row) in &files {
+            if let Some(sum) = other.files.row_at(*place) {
+                self.files.at(*row).merge(sum);
+            }
+        }
+        if let Some(sum) = other.files.others() {
+            self.files.at(usize::MAX).merge(sum);
+        }
+        for (io, sum) in &other.nameless {
+            self.nameless.entry(*io).or_default().merge(sum);
+        }
+        self.unseen.count += other.unseen.count;
+        self.unseen.requested = self.unseen.requested.saturating_add(other.unseen.requested);
+        self.unseen.unknown += other.unseen.unknown;
+        for ((dev, op), sum) in &other.devices {
+            self.devices.entry((keys.device(*dev), *op)).or_default().merge(sum);
+        }
+        for (key, count) in &other.errors {
+            *self.errors.entry(*key).or_default() += count;
+        }
+        self.faults += other.faults;
+        if let (Some(groups), Some(others)) = (&mut self.groups, &other.groups) {
+            groups.absorb(others, &files, keys);
+        }
+    }
+}
+
 impl Sink for IoSummary {
     type Error = Infallible;
     const USES_BEGINS: bool = false;
@@ -267,26 +280,5 @@ impl Sink for IoSummary {
             }
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_key_says_path_mounts_and_doubt() {
-        for mounts in [MountNamespace::OWN, MountNamespace(7), MountNamespace::UNKNOWN] {
-            for is_doubtful in [false, true] {
-                let key = file_key(&NamedPath { path: b"/a", mounts, is_doubtful });
-                let mounts = (mounts != MountNamespace::OWN).then_some(mounts);
-                assert_eq!(KeyParts::of(&key), KeyParts { path: b"/a", mounts, is_doubtful });
-                assert_eq!(KeyParts::of(&key).key(), key);
-            }
-        }
-        assert_eq!(
-            file_key(&NamedPath { path: b"/a", mounts: MountNamespace::OWN, is_doubtful: false }),
-            b"/a"
-        );
     }
 }

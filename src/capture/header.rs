@@ -467,6 +467,13 @@ impl Disk {
 }
 
 impl Header {
+    /// Returns the rank of all recorded processes; `None`: there are several ranks, the whole
+    /// machine was recorded, or no rank is known.
+    pub fn rank(&self) -> Option<u64> {
+        let is_of_one = self.scope.ranks.is_empty() && self.scope.mode != "system";
+        self.job.as_ref().and_then(|job| job.rank).filter(|_| is_of_one)
+    }
+
     /// Returns true if the ends of waits that took a child were recorded: by tracepoints of their
     /// own or among all exits.
     pub fn records_waits(&self) -> bool {

@@ -73,6 +73,23 @@ pub fn is_same_boot(one: ClockReading, other: ClockReading) -> bool {
     one.offset_ns().abs_diff(other.offset_ns()) < SAME_BOOT_NS
 }
 
+/// Numbers of a [`WallClock`], for storage.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ClockLine {
+    /// Times of the capture between which the offset changes, ns.
+    pub times_ns: [u64; 2],
+    /// Offsets at these times, ns.
+    pub offsets_ns: [i64; 2],
+    /// Change of the offset from the first reading to the last, ns.
+    pub moved_ns: i64,
+    /// Largest error, ns; `None`: the capture has no dates.
+    pub bound_ns: Option<u64>,
+    /// Known correction, ns.
+    pub added_ns: i64,
+    /// True if the offset changes on before the first time and after the last one.
+    pub is_endless: bool,
+}
+
 /// Wall clock as a function of the clock of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WallClock {
@@ -144,6 +161,33 @@ impl WallClock {
     #[must_use]
     pub fn widened_by(self, ns: u64) -> Self {
         Self { bound_ns: self.bound_ns.map(|bound| bound.saturating_add(ns)), ..self }
+    }
+
+    /// Returns the numbers of the clock.
+    pub fn line(&self) -> ClockLine {
+        let offset =
+            |ns: i128| i64::try_from(ns).unwrap_or(if ns < 0 { i64::MIN } else { i64::MAX });
+        ClockLine {
+            times_ns: self.times.map(|time| time.0),
+            offsets_ns: self.offsets_ns.map(offset),
+            moved_ns: self.moved_ns(),
+            bound_ns: self.bound_ns,
+            added_ns: self.added_ns,
+            is_endless: self.is_endless,
+        }
+    }
+
+    /// Returns the clock of stored numbers; `None`: its times go back.
+    pub fn of_line(line: &ClockLine) -> Option<Self> {
+        let [start, end] = line.times_ns;
+        (start <= end).then(|| Self {
+            times: line.times_ns.map(KernelTime),
+            offsets_ns: line.offsets_ns.map(i128::from),
+            moved_ns: line.moved_ns.into(),
+            bound_ns: line.bound_ns,
+            added_ns: line.added_ns,
+            is_endless: line.is_endless,
+        })
     }
 
     /// Adds a correction, ns, that is known from elsewhere.
@@ -283,6 +327,21 @@ mod tests {
         assert_eq!((clock.bound_ns(), clock.moved_ns()), (Some(7), wall.moved_ns()));
         assert_eq!(clock.widened_by(3).bound_ns(), Some(10));
         assert_eq!(WallClock::without_dates(times[0], 5).widened_by(3).bound_ns(), None);
+    }
+
+    #[test]
+    fn stored_clock_shows_the_same_times() {
+        let drift = [reading(7 * S, BOOT + 7 * S), reading(17 * S, BOOT + 17 * S + 90_000)];
+        let clocks = [
+            WallClock::of(&drift).expect("readings").corrected_by(-7),
+            WallClock::without_dates(KernelTime(5), 1000),
+            WallClock::of(&drift).expect("readings").replaced_by([KernelTime(1); 2], [9, 9], 3),
+        ];
+        for clock in clocks {
+            assert_eq!(WallClock::of_line(&clock.line()), Some(clock));
+        }
+        let backwards = ClockLine { times_ns: [5, 4], ..ClockLine::default() };
+        assert_eq!(WallClock::of_line(&backwards), None);
     }
 
     #[test]

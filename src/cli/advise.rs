@@ -5,11 +5,12 @@ use std::process::ExitCode;
 
 use clap::Args as ClapArgs;
 
-use super::analyse::{form, on_log, pass_over, print};
+use super::analyse::{form, on_log, print};
 use super::args::AnalyseArgs;
 use super::converted::Converted;
 use super::error::CliError;
 use super::filter_args::FilterSpec;
+use super::log_pass::pass_over;
 use super::report_output::output;
 use super::{events, summary_lines};
 use crate::analysis::advice::facts::{AdviceFold, SelectedAdvice};

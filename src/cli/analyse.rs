@@ -9,12 +9,14 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use super::args::{AnalyseArgs, GroupedArgs, LatencyArgs, LayerArg};
-use super::convert::{InputLog, open};
 use super::converted::Converted;
 use super::error::CliError;
+use super::exit_code::INCOMPLETE;
 use super::files_args::{self, FilesArgs};
 use super::filter_args::FilterSpec;
 use super::foreign_options::near;
+use super::job_fold::fold_all;
+use super::log_pass::{fold_log, pass_over};
 use super::message::print_error;
 use super::recording::{self, LogPlace};
 use super::report_args::{ByArg, PrintArgs};
@@ -23,11 +25,11 @@ use super::target::{self, TargetWords};
 use super::{events, summary_lines};
 use crate::analysis::biography::Biographies;
 use crate::analysis::cache_use::{CacheUses, SelectedCacheUses};
-use crate::analysis::call_totals::{Totals, WithTotals};
 use crate::analysis::disk_use::DiskUses;
 use crate::analysis::files::FileTotals;
 use crate::analysis::filter::{Filter, Filtered};
 use crate::analysis::grouped::Grouped;
+use crate::analysis::job_keys::Absorb;
 use crate::analysis::latency::{self, Latency};
 use crate::analysis::neighbours::Neighbours;
 use crate::analysis::pattern::Patterns;
@@ -35,7 +37,7 @@ use crate::analysis::slowest::SelectedSlowest;
 use crate::analysis::summary::IoSummary;
 use crate::capture::header::Header;
 use crate::operation::Sink;
-use crate::pipeline::{self, Summary};
+use crate::pipeline::Summary;
 use crate::report;
 use crate::report::grouping::{Grouping, ReportOptions};
 use crate::sys::files as sys_files;
@@ -54,6 +56,7 @@ pub(super) fn disk(args: &GroupedArgs) -> Result<ExitCode, CliError> {
 /// `iotrace-perf files`.
 pub(super) fn files(args: &FilesArgs) -> Result<ExitCode, CliError> {
     let FilesArgs { grouped: args, life } = args;
+    refuse_places(args.by)?;
     if let Some(life) = life {
         return lives(args, life);
     }
@@ -83,6 +86,7 @@ fn lives(args: &GroupedArgs, file: &OsStr) -> Result<ExitCode, CliError> {
 /// `iotrace-perf cache`. The fold needs all operations, whichever are selected.
 pub(super) fn cache(args: &GroupedArgs) -> Result<ExitCode, CliError> {
     refuse_threads(args, "cache")?;
+    refuse_places(args.by)?;
     let print_args = &args.analyse.print;
     let wish = FilterSpec::of(&args.analyse.filter)?.on(&args.analyse);
     let options = report_options(args, wish.is_all());
@@ -105,6 +109,7 @@ pub(super) fn cache(args: &GroupedArgs) -> Result<ExitCode, CliError> {
 
 /// `iotrace-perf neighbours`. The fold needs all requests, whichever wait.
 pub(super) fn neighbours(args: &GroupedArgs) -> Result<ExitCode, CliError> {
+    refuse_places(args.by)?;
     if let Some(ByArg::Thread | ByArg::Directory | ByArg::Mount | ByArg::Device) = args.by {
         return Err(CliError::Usage(
             "neighbours: --by names processes: program, process, user or cgroup".into(),
@@ -130,6 +135,7 @@ pub(super) fn neighbours(args: &GroupedArgs) -> Result<ExitCode, CliError> {
 /// `iotrace-perf slow`. The fold needs all operations, whichever are selected.
 pub(super) fn slow(args: &GroupedArgs) -> Result<ExitCode, CliError> {
     let by = args.by;
+    refuse_places(by)?;
     let mut args = args.analyse.clone();
     if form(&args.print) == TableFormat::Text {
         args.print.rows.get_or_insert(report::slow::ROWS);
@@ -145,15 +151,26 @@ pub(super) fn slow(args: &GroupedArgs) -> Result<ExitCode, CliError> {
     chosen(report(&empty, &Summary::default(), 0), &args.print)?;
     let to = output(args.print.to.as_deref(), !args.capture.command.is_empty())?;
     let rows = limit(&args.print);
-    on_log(&args, |log, go_on| {
+    let mut has_damage = false;
+    let code = on_log(&args, |log, go_on| {
         let sink = |filter, _: &Header| SelectedSlowest::new(filter, sums(by));
-        let (selected, converted) = pass_over(log, wish, sink, go_on)?;
-        let filter_notes = summary_lines::filter_notes(&selected.picker);
-        let converted = Converted { filter_notes, ..converted };
+        let (selected, converted) = fold_all(log, wish, sink, go_on)?;
+        has_damage = converted.has_damaged_job();
         let mut report = report(&selected, &converted.summary, rows);
+        report.notes.extend(converted.job.as_ref().map(|_| {
+            "the commits of journals that operations waited for are in the reports on single \
+             recordings"
+                .to_owned()
+        }));
         summary_lines::add_to(&mut report, &converted);
         print(report, &args.print, to)
-    })
+    })?;
+    Ok(status_of(has_damage, code))
+}
+
+/// Returns the exit status of a report: that of a job with a damaged recording has one of its own.
+fn status_of(has_damage: bool, code: ExitCode) -> ExitCode {
+    if has_damage { ExitCode::from(INCOMPLETE) } else { code }
 }
 
 /// `iotrace-perf latency`.
@@ -180,15 +197,26 @@ pub(super) fn latency(args: &LatencyArgs) -> Result<ExitCode, CliError> {
 
 /// `iotrace-perf pattern`.
 pub(super) fn pattern(args: &GroupedArgs) -> Result<ExitCode, CliError> {
-    run_beside(args, |_| Patterns::default(), report::pattern::report)
+    refuse_places(args.by)?;
+    let wish = FilterSpec::of(&args.analyse.filter)?.on(&args.analyse);
+    let options = report_options(args, wish.is_all());
+    let fold = |_: &Header| Grouped { fold: Patterns::default(), sums: sums(args.by) };
+    let report = |grouped: &Grouped<Patterns>, summary: &Summary, limit| {
+        let mut report = report::pattern::report(&grouped.fold, summary, limit);
+        report::grouped::add(&mut report, grouped.sums.as_ref(), summary, options);
+        report
+    };
+    run_filtered(&args.analyse, wish, fold, report)
 }
 
-/// Folds a log, or a recording, and prints the result, with a table of groups if they are wanted.
-fn run_beside<F: Sink<Error = Infallible>>(
+/// Folds a log, a job or a recording, and prints the result, with a table of groups if they are
+/// wanted.
+fn run_beside<F: Sink<Error = Infallible> + Absorb>(
     args: &GroupedArgs,
     fold: impl Fn(&Header) -> F,
     report: impl Fn(&F, &Summary, usize) -> Report,
 ) -> Result<ExitCode, CliError> {
+    refuse_places(args.by)?;
     let wish = FilterSpec::of(&args.analyse.filter)?.on(&args.analyse);
     let options = report_options(args, wish.is_all());
     let fold = |header: &Header| Grouped { fold: fold(header), sums: sums(args.by) };
@@ -197,7 +225,19 @@ fn run_beside<F: Sink<Error = Infallible>>(
         report::grouped::add(&mut report, grouped.sums.as_ref(), summary, options);
         report
     };
-    run_filtered(&args.analyse, wish, fold, report)
+    let print_args = &args.analyse.print;
+    chosen(report(&fold(&Header::default()), &Summary::default(), 0), print_args)?;
+    let to = output(print_args.to.as_deref(), !args.analyse.capture.command.is_empty())?;
+    let mut has_damage = false;
+    let code = on_log(&args.analyse, |log, go_on| {
+        let sink = |filter, header: &Header| Filtered::new(filter, fold(header));
+        let (filtered, converted) = fold_all(log, wish, sink, go_on)?;
+        has_damage = converted.has_damaged_job();
+        let mut report = report(&filtered.sink, &converted.summary, limit(print_args));
+        summary_lines::add_to(&mut report, &converted);
+        print(report, print_args, to)
+    })?;
+    Ok(status_of(has_damage, code))
 }
 
 /// Returns the sums of a report that has them only if groups are wanted.
@@ -229,6 +269,16 @@ fn folds_pseudo_files(args: &AnalyseArgs) -> bool {
     form(&args.print) == TableFormat::Text && !args.all_files
 }
 
+/// Refuses `--by rank` and `--by host` for reports that do not have them.
+fn refuse_places(by: Option<ByArg>) -> Result<(), CliError> {
+    match by.and_then(ByArg::place) {
+        Some(_) => Err(CliError::Usage(
+            "--by rank and --by host are for summary: iotrace-perf summary --by rank".into(),
+        )),
+        None => Ok(()),
+    }
+}
+
 /// Refuses `--by thread` for reports that do not have the threads.
 fn refuse_threads(args: &GroupedArgs, report: &str) -> Result<(), CliError> {
     match args.by {
@@ -246,6 +296,7 @@ fn run_grouped<F: Sink<Error = Infallible>>(
     fold: impl Fn(&Header) -> F,
     report: impl Fn(&F, &Summary, ReportOptions) -> Report,
 ) -> Result<ExitCode, CliError> {
+    refuse_places(args.by)?;
     let wish = FilterSpec::of(&args.analyse.filter)?.on(&args.analyse);
     let options = report_options(args, wish.is_all());
     let report = |fold: &F, summary: &Summary, _| report(fold, summary, options);
@@ -305,37 +356,6 @@ pub(super) fn private_log() -> Result<(File, LogPlace), CliError> {
     let path = sys_files::path_of(&log);
     let shown = format!("a file without a name in {} (TMPDIR)", directory.display());
     Ok((log, LogPlace { path, shown }))
-}
-
-/// Folds a log. `go_on` is called now and then.
-pub(super) fn fold_log<F: Sink<Error: Display>>(
-    log: &Path,
-    fold: impl FnOnce(&Header) -> F,
-    wish: FilterSpec<'_>,
-    go_on: &mut dyn FnMut() -> bool,
-) -> Result<(F, Converted), CliError> {
-    let (filtered, converted) =
-        pass_over(log, wish, |filter, header| Filtered::new(filter, fold(header)), go_on)?;
-    let Filtered { picker, sink: fold } = filtered;
-    let filter_notes = summary_lines::filter_notes(&picker);
-    Ok((fold, Converted { filter_notes, ..converted }))
-}
-
-/// Passes a log up to the last selected time to a sink, which decides what it uses.
-pub(super) fn pass_over<S: Sink<Error: Display>>(
-    log: &Path,
-    wish: FilterSpec<'_>,
-    sink: impl FnOnce(Filter, &Header) -> S,
-    go_on: &mut dyn FnMut() -> bool,
-) -> Result<(S, Converted), CliError> {
-    let InputLog { items, header, .. } = open(log, false)?;
-    let (filter, until) = wish.filter_and_end(&header)?;
-    let mut totals = Totals::default();
-    let mut sink = WithTotals { totals: &mut totals, sink: sink(filter, &header) };
-    let summary = pipeline::run_until(items, header, until, &mut sink, go_on)
-        .map_err(|error| CliError::pipeline(log, &error))?;
-    let sink = sink.sink;
-    Ok((sink, Converted { summary, totals, archive: None, filter_notes: Vec::new() }))
 }
 
 pub(super) fn form(args: &PrintArgs) -> TableFormat {

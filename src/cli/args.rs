@@ -240,7 +240,7 @@ pub(super) enum LayerArg {
 }
 
 /// Arguments of `stacks`.
-#[derive(Debug, ClapArgs)]
+#[derive(Clone, Debug, ClapArgs)]
 pub(super) struct StacksArgs {
     #[command(flatten)]
     pub(super) analyse: AnalyseArgs,

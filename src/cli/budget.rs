@@ -7,13 +7,14 @@ use std::process::ExitCode;
 
 use clap::Args as ClapArgs;
 
-use super::analyse::{fold_log, on_log, print};
+use super::analyse::{on_log, print};
 use super::args::{AnalyseArgs, CaptureArgs, RECORDING};
 use super::budget_file::{BudgetFile, BudgetLimit};
 use super::budget_results::{annotations, junit};
 use super::completeness;
 use super::error::CliError;
 use super::filter_args::FilterSpec;
+use super::log_pass::fold_log;
 use super::message::{print_help, print_line};
 use super::report_args::{FilterArgs, PrintArgs};
 use super::report_output::{new_file, output};

@@ -95,7 +95,7 @@ pub(super) enum Verb {
     Stacks(StacksArgs),
     /// Replay captured I/O
     Replay(ReplayArgs),
-    /// Make one OTF2 archive, or one page, of the recordings of a parallel job
+    /// Make an OTF2 archive, a page or an index of a parallel job's recordings
     Merge(MergeArgs),
     /// Compare the clocks of a job's nodes by messages, for merge
     Clocks(ClocksArgs),

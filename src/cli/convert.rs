@@ -151,7 +151,7 @@ pub(super) fn read_log(
     let mut sink = WithTotals { totals: &mut totals, sink: NullSink };
     let summary = pipeline::run_threaded(items, header, &mut sink, go_on)
         .map_err(|error| CliError::pipeline(log, &error))?;
-    Ok(Converted { summary, totals, archive: None, filter_notes: Vec::new() })
+    Ok(Converted { summary, totals, archive: None, filter_notes: Vec::new(), job: None })
 }
 
 fn write_archive(
@@ -208,7 +208,7 @@ fn fill_archive(
         sink.sink.set_mounts(mounts);
     }
     let archive = sink.sink.finish(&end_facts(&summary)).map_err(|error| failed(&error))?;
-    Ok(Converted { summary, totals, archive: Some(archive), filter_notes: Vec::new() })
+    Ok(Converted { summary, totals, archive: Some(archive), filter_notes: Vec::new(), job: None })
 }
 
 /// Facts for the end of the archive.

@@ -44,25 +44,36 @@ pub(super) fn is_wanted(args: &ConvertArgs) -> bool {
 }
 
 pub(super) fn run(args: &ConvertArgs) -> Result<ExitCode, CliError> {
-    let output: OsString = args.output.clone().unwrap_or_default();
-    let output = PathBuf::from(substitute(&output)?);
+    let output = output(args)?;
     let mut signals = Signals::new().map_err(CliError::Output)?;
     let mut patience = Cancellation::new(&mut signals, None);
-    let converted = convert(args, &output, &mut || !patience.is_cancelled());
+    let go_on = &mut || !patience.is_cancelled();
+    let converted = convert(&args.log, &output, args.force, go_on);
     if let (Err(CliError::Interrupted), Some(signal)) = (&converted, patience.ended_by()) {
         print_line("interrupted: no tables were made");
         spawn::die_by(signal);
     }
     let converted = converted?;
+    tell(&output);
+    let log = LogPaths { path: &args.log, shown: &args.log, is_kept: true };
+    summary_lines::print(log, None, &converted);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the directory of the tables.
+pub(super) fn output(args: &ConvertArgs) -> Result<PathBuf, CliError> {
+    let output: OsString = args.output.clone().unwrap_or_default();
+    Ok(PathBuf::from(substitute(&output)?))
+}
+
+/// Prints what was written, and how to query it.
+pub(super) fn tell(output: &Path) {
     let shown = output.display();
     print_line(&format!("wrote the tables {} below {shown}", words(table_names())));
     print_line(&format!(
         "query them: duckdb -c \"select name, count(*) from \
          read_parquet('{shown}/operations/**/*.parquet') group by all order by 2 desc\""
     ));
-    let log = LogPaths { path: &args.log, shown: &args.log, is_kept: true };
-    summary_lines::print(log, None, &converted);
-    Ok(ExitCode::SUCCESS)
 }
 
 fn words<'a>(words: impl Iterator<Item = &'a str>) -> String {
@@ -70,19 +81,19 @@ fn words<'a>(words: impl Iterator<Item = &'a str>) -> String {
 }
 
 /// Writes the tables of a log. `go_on` is called now and then.
-fn convert(
-    args: &ConvertArgs,
+pub(super) fn convert(
+    log: &Path,
     output: &Path,
+    replaces: bool,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<Converted, CliError> {
-    let log = args.log.as_path();
     let failed = |source: io::Error| CliError::Create { path: output.into(), source };
     let InputLog { items, header, .. } = open(log, false)?;
     let unread = |source| CliError::Open { path: log.into(), source };
     let end = regular::open_named(log).and_then(trailing_facts::end).map_err(unread)?;
     let disks = disk::all(&header, end.as_ref());
     let recording = number(&header, end.as_ref());
-    let staged = stage(output, &header, recording, args.force)?;
+    let staged = stage(output, &header, recording, replaces)?;
     let files: io::Result<Vec<File>> =
         staged.iter().map(|staged| staged.file().try_clone()).collect();
     let facts = LogFacts {
@@ -103,7 +114,7 @@ fn convert(
     facts.extend(job_facts(&summary));
     sink.sink.finish(&facts).map_err(failed)?;
     staged.into_iter().try_for_each(StagedFile::finish)?;
-    Ok(Converted { summary, totals, archive: None, filter_notes: Vec::new() })
+    Ok(Converted { summary, totals, archive: None, filter_notes: Vec::new(), job: None })
 }
 
 /// Begins the file of each table, and makes the directories above.

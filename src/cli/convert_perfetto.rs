@@ -82,5 +82,5 @@ pub(super) fn convert(
     facts.extend(job_facts(&summary));
     sink.sink.finish(summary.end_time(), &facts).map_err(failed)?;
     staged.finish()?;
-    Ok(Converted { summary, totals, archive: None, filter_notes: Vec::new() })
+    Ok(Converted { summary, totals, archive: None, filter_notes: Vec::new(), job: None })
 }

@@ -14,6 +14,44 @@ pub(super) struct Converted {
     pub(super) archive: Option<OtfSummary>,
     /// Notes on the filter: what it could not decide, and that it selects nothing.
     pub(super) filter_notes: Vec<String>,
+    /// The job, if the result is of all of its recordings.
+    pub(super) job: Option<JobState>,
+}
+
+impl Converted {
+    /// Returns true if a recording of the job was not read, or is damaged.
+    pub(super) fn has_damaged_job(&self) -> bool {
+        self.job.as_ref().is_some_and(|job| job.has_damage)
+    }
+}
+
+/// Recordings of a job that a result is of.
+#[derive(Debug, Default)]
+pub(super) struct JobState {
+    /// Recordings of the index.
+    pub(super) captures: u64,
+    /// Recordings that were read.
+    pub(super) read: u64,
+    /// Recordings that were not read.
+    pub(super) not_read: u64,
+    pub(super) hosts: u64,
+    /// Ranks that were recorded.
+    pub(super) ranks: u64,
+    /// Number of ranks of the job, if it is known.
+    pub(super) size: Option<u64>,
+    /// Error bound of the order of two events of different clocks, ns; `None`: not known.
+    pub(super) bound_ns: Option<u64>,
+    /// Missing parts of the first [`Self::SHOWN_MAX`] recordings.
+    pub(super) incomplete: Vec<String>,
+    /// Number of recordings of which something is missing.
+    pub(super) incomplete_count: usize,
+    /// True if a recording is damaged, or was not read.
+    pub(super) has_damage: bool,
+}
+
+impl JobState {
+    /// Largest number of recordings in a message.
+    pub(super) const SHOWN_MAX: usize = 16;
 }
 
 /// Paths of a log.

@@ -8,17 +8,20 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::analyse::{fold_log, form, limit, print};
+use super::analyse::{form, limit, print};
 use super::diff_args::DiffArgs;
 use super::diff_runs::{self, RecordedRuns};
 use super::error::CliError;
 use super::file_staging::FreeName;
 use super::filter_args::FilterSpec;
+use super::job_fold::{fold_all, is_job};
 use super::report_output::output;
 use super::{completeness, log_argument, report, saved_summary};
 use crate::analysis::comparison::profile::RunProfile;
 use crate::analysis::comparison::rank_test::RUNS_MAX;
+use crate::analysis::filter::Filtered;
 use crate::analysis::summary::IoSummary;
+use crate::capture::header::Header;
 use crate::operation::disk;
 use crate::report::comparison::{self, ComparedRuns, ComparisonOptions};
 use crate::report::page::{PAGE_BYTES_MAX, comparison_page};
@@ -192,7 +195,7 @@ fn run_of(
     wish: FilterSpec<'_>,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<ReadRun, CliError> {
-    if log.extension() == Some(OsStr::new("json")) {
+    if log.extension() == Some(OsStr::new("json")) && !is_job(log) {
         if !wish.is_all() {
             return Err(CliError::Usage(format!(
                 "{} is a saved summary, which has no operations to filter: compare the recordings, \
@@ -203,10 +206,13 @@ fn run_of(
         let (profile, missing) = saved_summary::read(log)?;
         return Ok(ReadRun { profile, missing, not_recorded: None, events: None });
     }
-    let (fold, converted) = fold_log(log, |_| IoSummary::default(), wish, go_on)?;
+    let sink = |filter, _: &Header| Filtered::new(filter, IoSummary::default());
+    let (filtered, converted) = fold_all(log, wish, sink, go_on)?;
+    let fold = filtered.sink;
     let summary = &converted.summary;
     let names = disk::names(&summary.disks());
-    let missing = completeness::missing(summary).into_iter();
+    let of_job = converted.job.as_ref().map(|job| job.incomplete.clone());
+    let missing = of_job.unwrap_or_else(|| completeness::missing(summary)).into_iter();
     let header = &summary.header;
     // Other tracepoints serve names and depend on the machine.
     let is_counted = |system: &str| matches!(system, "block" | "io_uring");

@@ -27,6 +27,7 @@ pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 29] = [
             ("iotrace-perf summary a.iocap --by user -n 5", "the five users with most time"),
             ("iotrace-perf summary -F /srv/ --sort p99", "one directory, slow calls first"),
             ("iotrace-perf summary --fs-type '!proc,!sysfs'", "without these file systems"),
+            ("iotrace-perf summary --by rank job/", "all ranks of a job (see merge)"),
         ],
     ),
     (
@@ -164,6 +165,7 @@ pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 29] = [
         &[
             ("iotrace-perf merge job_*/ -o job.otf2", "all ranks of a job"),
             ("iotrace-perf merge job_*/ -o job.html", "a page: which rank is slow, and when"),
+            ("iotrace-perf merge job_*/ -o job/", "an index, to ask about all of them"),
             ("iotrace-perf merge a b -o j.otf2 --clock-offset n2=-3ms", "n2 was ahead"),
             ("iotrace-perf merge job_*/ -o j.otf2 --clocks clocks/", "see clocks"),
         ],

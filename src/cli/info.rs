@@ -407,6 +407,7 @@ mod tests {
             totals: Totals::default(),
             archive: None,
             filter_notes: Vec::new(),
+            job: None,
         };
         let text = as_text(&info, 0);
         assert!(!text.contains(|letter: char| letter.is_control() && letter != '\n'), "{text}");

@@ -10,6 +10,7 @@ use std::time::SystemTime;
 use super::args::AnalyseArgs;
 use super::command_line::Verb;
 use super::error::CliError;
+use super::job_index::JobIndex;
 use super::message::print_line;
 use super::output::LOG_NAME;
 use super::programs_found::is_program;
@@ -71,6 +72,9 @@ fn log_of(argument: &Path) -> Result<PathBuf, CliError> {
     if argument.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
         return Err(absent(argument));
     }
+    if let Some(index) = JobIndex::named_by(argument) {
+        return Ok(index);
+    }
     if !argument.is_dir() {
         return Ok(argument.to_owned());
     }
@@ -98,9 +102,10 @@ fn log_of(argument: &Path) -> Result<PathBuf, CliError> {
 }
 
 /// Returns the logs of the runs that an argument of `diff` names, in the order of their names: a
-/// recording, a saved summary, or all recordings in a directory.
+/// recording, the index of a job, a saved summary, or all recordings in a directory.
 pub(super) fn runs_of(argument: &Path) -> Result<Vec<PathBuf>, CliError> {
-    if !argument.is_dir() || argument.join(LOG_NAME).is_file() {
+    let is_job = JobIndex::named_by(argument).is_some();
+    if is_job || !argument.is_dir() || argument.join(LOG_NAME).is_file() {
         return Ok(vec![log_of(argument)?]);
     }
     let failed = |source| CliError::Open { path: argument.to_owned(), source };

@@ -115,17 +115,18 @@ fn archive_output(text: &OsStr) -> Result<Output, CliError> {
     if path.extension() != Some(OsStr::new("otf2")) || path.is_dir() {
         let name = path.with_extension("otf2");
         return Err(CliError::Usage(format!(
-            "-o {}: recordings are merged into an OTF2 archive or a page; try: -o {} or -o {}",
+            "-o {}: recordings are merged into an OTF2 archive, a page or an index; try: -o {}, -o {} or -o {}/",
             path.display(),
             name.display(),
-            path.with_extension("html").display()
+            path.with_extension("html").display(),
+            path.display()
         )));
     }
     Output::parse(&text)
 }
 
 /// Adds the offsets that the user gave to the clocks of their hosts.
-fn correct(survey: &mut JobSurvey, offsets: &[ClockOffset]) -> Result<(), CliError> {
+pub(super) fn correct(survey: &mut JobSurvey, offsets: &[ClockOffset]) -> Result<(), CliError> {
     for ClockOffset { host, ns } in offsets {
         let Some(number) = survey.hosts.iter().position(|known| known.name == *host) else {
             let names: Vec<&str> = survey.hosts.iter().map(|known| known.name.as_str()).collect();

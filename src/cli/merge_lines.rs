@@ -36,9 +36,14 @@ pub(super) fn print(merged: &Merged, archive: &Path) {
         print_line(&host_line(host, counts, &logs));
     }
     more(survey.hosts.len(), "host").iter().for_each(|line| print_line(line));
-    let lines = ranks(survey).into_iter().chain(clock_lines(survey)).chain(overlaps(survey));
-    lines.chain(shared(merged)).for_each(|line| print_line(&line));
+    let lines = of_survey(survey).into_iter().chain(shared(merged));
+    lines.for_each(|line| print_line(&line));
     summary_lines::limits(&merged.archive.archive).iter().for_each(|line| print_line(line));
+}
+
+/// Lines on ranks, clocks, parts and operations that are there twice.
+pub(super) fn of_survey(survey: &JobSurvey) -> Vec<String> {
+    ranks(survey).into_iter().chain(clock_lines(survey)).chain(overlaps(survey)).collect()
 }
 
 /// Returns lines on the clocks of the recordings.
@@ -199,8 +204,8 @@ fn overlaps(survey: &JobSurvey) -> Option<String> {
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     (!names.is_empty()).then(|| {
         format!(
-            "recordings of the whole machine overlap with others of {}: the archive has their \
-             common operations twice",
+            "recordings of the whole machine overlap with others of {}: their common operations \
+             count twice",
             first_of(&names)
         )
     })

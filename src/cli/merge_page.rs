@@ -13,6 +13,7 @@ use super::merge_lines;
 use super::merge_survey::{JobSurvey, SurveyedLog};
 use super::message::{print_error, print_line};
 use super::report::write_file;
+use super::shown_names::{SHOWN_MAX, first_of};
 use crate::analysis::job::fold::JobFold;
 use crate::analysis::job::phases::IoPhases;
 use crate::analysis::job::row_plan::{RecordedRanks, RecordingScope, RowPlan};
@@ -23,9 +24,6 @@ use crate::report::page;
 use crate::text::quantity::count;
 use crate::text::table::Cell;
 use crate::units::KernelTime;
-
-/// Largest number of incomplete recordings in the last lines; the page has all.
-const SHOWN_MAX: usize = 16;
 
 /// Returns true if the name of an output is that of a page.
 pub(super) fn is_page(path: &Path) -> bool {
@@ -191,7 +189,7 @@ fn warnings(survey: &JobSurvey) -> Vec<String> {
     let overlap = (!names.is_empty()).then(|| {
         format!(
             "Recordings of the whole machine overlap with others of {}: the sums have their common operations twice.",
-            merge_lines::first_of(&names)
+            first_of(&names)
         )
     });
     let ranks = merge_lines::ranks(survey).into_iter().map(|line| {

@@ -8,6 +8,7 @@ use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use super::error::CliError;
+use super::job_index::JobIndex;
 use super::log_argument;
 use crate::capture::header::{Header, JobPlace};
 use crate::capture::trailing_facts;
@@ -52,7 +53,7 @@ pub(super) struct SurveyedLog {
     /// Properties of its host.
     facts: Vec<(String, String)>,
     pub(super) has_end: bool,
-    bytes: u64,
+    pub(super) bytes: u64,
     print: HeaderPrint,
 }
 
@@ -136,7 +137,7 @@ impl JobSurvey {
                     continue;
                 }
             };
-            for path in logs {
+            for path in survey.captures_of(logs) {
                 match look(&path) {
                     Ok(log) => survey.add(log),
                     Err(error) => {
@@ -149,6 +150,35 @@ impl JobSurvey {
         survey.find_hosts();
         survey.align();
         survey
+    }
+
+    /// Returns the logs, with the recordings of an index of a job in its place. Those that are not
+    /// the ones of the index are left out.
+    fn captures_of(&mut self, logs: Vec<PathBuf>) -> Vec<PathBuf> {
+        let mut paths = Vec::new();
+        for log in logs {
+            let Some(index) = JobIndex::named_by(&log) else {
+                paths.push(log);
+                continue;
+            };
+            let index = match JobIndex::read(&index) {
+                Ok(index) => index,
+                Err(error) => {
+                    self.left_out.push(OmittedLog { path: log, reason: error.to_string() });
+                    continue;
+                }
+            };
+            for capture in &index.captures {
+                match index.open(capture) {
+                    Ok(_) => paths.push(capture.shown.clone()),
+                    Err(reason) => {
+                        let path = capture.shown.clone();
+                        self.left_out.push(OmittedLog { path, reason });
+                    }
+                }
+            }
+        }
+        paths
     }
 
     /// Adds a recording, unless it is there already; the more complete one is kept.

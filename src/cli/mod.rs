@@ -44,6 +44,7 @@ mod file_kind;
 mod file_staging;
 mod files_args;
 mod filter_args;
+mod filter_notes;
 mod flight;
 mod flight_args;
 mod foreign_options;
@@ -52,8 +53,18 @@ mod import_args;
 mod info;
 mod info_mounts;
 mod invocation;
+mod job_convert;
+mod job_fold;
+mod job_index;
+mod job_index_format;
+mod job_index_writer;
+mod job_info;
+mod job_lines;
+mod job_script;
+mod job_verbs;
 mod live;
 mod log_argument;
+mod log_pass;
 mod merge;
 mod merge_args;
 mod merge_clock_lines;
@@ -147,6 +158,11 @@ pub fn main(commit: Option<&str>) -> ExitCode {
 
 fn run(mut args: Args) -> Result<ExitCode, CliError> {
     args.verb.as_mut().map_or(Ok(()), log_argument::settle)?;
+    if let Some(verb) = &mut args.verb
+        && let Some(index) = job_verbs::index_of(verb)
+    {
+        return job_verbs::run(verb, &index);
+    }
     match args.verb {
         None => record::run(&args.record),
         Some(Verb::Record(record)) => record::run(&record),
@@ -178,6 +194,9 @@ fn run(mut args: Args) -> Result<ExitCode, CliError> {
         Some(Verb::Pattern(args)) => analyse::pattern(&args),
         Some(Verb::Stacks(args)) => stacks::run(args),
         Some(Verb::Replay(args)) => replay::run(&args),
+        Some(Verb::Merge(args)) if job_index_writer::is_wanted(&args) => {
+            job_index_writer::run(&args)
+        }
         Some(Verb::Merge(args)) => merge::run(&args),
         Some(Verb::Clocks(args)) => clocks::run(&args),
         Some(Verb::Import(args)) => import::run(&args),

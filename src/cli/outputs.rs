@@ -5,11 +5,11 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::analyse::fold_log;
 use super::converted::LogPaths;
 use super::error::CliError;
 use super::file_staging::StagedFile;
 use super::filter_args::FilterSpec;
+use super::log_pass::fold_log;
 use super::output::{OpenOutput, Output, substitute};
 use super::recording::Recorded;
 use super::{convert, convert_perfetto, report};

@@ -14,7 +14,7 @@ use super::message::{print_error, print_line};
 use super::output::LOG_NAME;
 use super::page_args::PageArgs;
 use super::signals::Signals;
-use super::{analyse, completeness, events, summary_lines};
+use super::{analyse, completeness, events, log_pass, summary_lines};
 use crate::analysis::overview::{Overview, SelectedOverview};
 use crate::capture::header::Header;
 use crate::report::page::{self, PageInput};
@@ -91,7 +91,7 @@ fn make_page(
 ) -> Result<(), CliError> {
     let is_whole = wish.is_all();
     let sink = |filter, header: &Header| SelectedOverview::new(filter, overview(header));
-    let (selected, converted) = analyse::pass_over(log, wish, sink, go_on)?;
+    let (selected, converted) = log_pass::pass_over(log, wish, sink, go_on)?;
     let filter_notes = summary_lines::filter_notes(&selected.picker);
     let converted = Converted { filter_notes, ..converted };
     let fold = &selected.fold;

@@ -8,6 +8,7 @@ use clap::{Args as ClapArgs, ValueEnum};
 use super::values::{parse_bytes, parse_count, parse_duration, parse_id};
 use crate::analysis::op_groups::OpDimension;
 use crate::report::grouping::Grouping;
+use crate::report::ranks::PlaceDimension;
 
 /// Property that the operations of a row have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -29,9 +30,22 @@ pub(super) enum ByArg {
     Mount,
     /// Device of the file, in a table of its own
     Device,
+    /// Rank in a parallel job, in a table of its own (summary)
+    Rank,
+    /// Host of a parallel job, in a table of its own (summary)
+    Host,
 }
 
 impl ByArg {
+    /// Returns the place in a job; `None`: another property.
+    pub(super) fn place(self) -> Option<PlaceDimension> {
+        match self {
+            Self::Rank => Some(PlaceDimension::Rank),
+            Self::Host => Some(PlaceDimension::Host),
+            _ => None,
+        }
+    }
+
     /// Returns the property of processes; `None`: another one.
     pub(super) fn grouping(self) -> Option<Grouping> {
         Some(match self {
@@ -40,6 +54,7 @@ impl ByArg {
             Self::User => Grouping::User,
             Self::Cgroup => Grouping::Cgroup,
             Self::Thread | Self::Directory | Self::Mount | Self::Device => return None,
+            Self::Rank | Self::Host => return None,
         })
     }
 
@@ -51,6 +66,7 @@ impl ByArg {
             Self::Mount => OpDimension::Mount,
             Self::Device => OpDimension::Device,
             Self::Program | Self::Process | Self::User | Self::Cgroup => return None,
+            Self::Rank | Self::Host => return None,
         })
     }
 }

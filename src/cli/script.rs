@@ -26,23 +26,32 @@ use crate::text::table::Separator;
 use crate::units::KernelTime;
 
 /// Bytes that are collected before a write.
-const BUFFER_BYTES: usize = 256 << 10;
+pub(super) const BUFFER_BYTES: usize = 256 << 10;
 
 pub(super) fn run(args: &ScriptArgs) -> Result<ExitCode, CliError> {
+    let out = BufWriter::with_capacity(BUFFER_BYTES, io::stdout().lock());
+    super::summary_lines::print_doubts(&print_log(args, &args.log, out)?);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints the selected operations of a log.
+pub(super) fn print_log(
+    args: &ScriptArgs,
+    path: &Path,
+    out: impl Write,
+) -> Result<Summary, CliError> {
     let wish = FilterSpec::of_script(args)?;
     let shape = ScriptShape::of(&args.shape)?;
-    let InputLog { items, header, .. } = open(&args.log, io::stdout().is_terminal())?;
+    let InputLog { items, header, .. } = open(path, io::stdout().is_terminal())?;
     let filter = wish.filter(&header)?;
-    let out = BufWriter::with_capacity(BUFFER_BYTES, io::stdout().lock());
     let go_on = &mut || true;
-    let log = ScriptLog { path: &args.log, items, header, filter, grows: false, go_on };
-    super::summary_lines::print_doubts(&log.print(shape, out)?);
-    Ok(ExitCode::SUCCESS)
+    let log = ScriptLog { path, items, header, filter, grows: false, go_on };
+    log.print(shape, out)
 }
 
 /// Format of operations.
 pub(super) struct ScriptShape {
-    form: ScriptFormat,
+    pub(super) form: ScriptFormat,
     /// Selected fields, if not all.
     fields: Option<FieldSelection>,
 }

@@ -8,6 +8,8 @@ use super::capsule_lines;
 use super::completeness;
 use super::converted::{Converted, LogPaths};
 use super::cost_lines::{cost, duration_share};
+use super::filter_notes::{notes_of_names, unknown_users};
+use super::job_lines;
 use super::message::{print_error, print_line};
 use super::output::Output;
 use super::scope_lines;
@@ -82,6 +84,9 @@ pub(super) fn print_doubts(summary: &Summary) {
 
 /// Adds to a report what is missing from the recording, and notes on doubtful data.
 pub(super) fn add_to(report: &mut Report, converted: &Converted) {
+    if let Some(job) = &converted.job {
+        return job_lines::add_to(report, converted, job);
+    }
     report.incomplete = completeness::missing(&converted.summary);
     report.notes.extend(notes(converted));
     if converted.filter_notes.is_empty() {
@@ -120,15 +125,7 @@ fn read_until(summary: &Summary) -> Option<String> {
 /// Notes on a filter: that it has selected nothing, and operations that are not in the output
 /// because their user is unknown.
 pub(super) fn filter_notes(picker: &Picker) -> Vec<String> {
-    let count = picker.unknown_users;
-    let unknown = (count > 0).then(|| {
-        format!(
-            "{} not in the output: the user is unknown",
-            counted_as(count, ["operation or request is", "operations and requests are"])
-        )
-    });
-    let mounts = picker.unknown_mounts();
-    mounts.into_iter().chain(picker.unmatched()).chain(unknown).collect()
+    notes_of_names(picker).into_iter().chain(unknown_users(picker.unknown_users)).collect()
 }
 
 /// Source of events, and the reason for its choice. The first logs have neither: they knew only

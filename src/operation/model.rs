@@ -371,6 +371,8 @@ pub struct ProcessInfo {
     pub cgroup: Option<Arc<[u8]>>,
     /// Rank in a parallel job, of its own or of the process that has made it; `None`: not known.
     pub rank: Option<u64>,
+    /// Host; `None`: that of the capture.
+    pub host: Option<Arc<[u8]>>,
 }
 
 impl ProcessInfo {
@@ -388,6 +390,7 @@ impl ProcessInfo {
             command: None,
             cgroup: None,
             rank: None,
+            host: None,
         }
     }
 

@@ -113,19 +113,21 @@ impl MountTable {
     }
 
     /// Returns the mount with the longest mount point above a path; `None`: the path does not begin
-    /// at the root, or it may lead to another file system through a link of procfs.
+    /// at the root, or it may lead to another file system through a link of procfs. In the table of
+    /// a job of several hosts, paths and mount points begin with the name of a host.
     pub fn of_path(&self, path: &[u8]) -> Option<&MountEntry> {
-        let mut above = path.strip_prefix(b"/").map(|_| path)?;
+        let root = path.iter().position(|byte| *byte == b'/')?;
+        let mut above = path;
         let mount = loop {
             if let Some(mount) = self.at(above) {
                 break mount;
             }
             let slash = above.iter().rposition(|byte| *byte == b'/')?;
             // The root is the last directory above all others.
-            above = match slash {
-                0 if above.len() > 1 => b"/",
-                0 => return None,
-                _ => above.get(..slash)?,
+            above = match slash == root {
+                true if above.len() > root + 1 => above.get(..=root)?,
+                true => return None,
+                false => above.get(..slash)?,
             };
         };
         let mut parts = path.split(|byte| *byte == b'/');

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use super::file_rows::{file_cells, file_columns, nameless_cells, other_files};
 use super::file_systems::{FileSystems, type_and_point};
 use super::files_findings;
-use super::grouping::ReportOptions;
+use super::grouping::{ReportOptions, add_places};
 use super::places::directory;
 use super::pseudo_files::{FoldedRows, KeyedFile, folded, note};
 use super::rows::{column, first_rows, key_column, left_out, others, titled};
@@ -15,6 +15,7 @@ use crate::analysis::bounded_map::KEYS_MAX;
 use crate::analysis::files::{FileTotals, FileUse, ProcessUse};
 use crate::operation::disk;
 use crate::operation::io_class::IoClass;
+use crate::operation::model::ProcessKey;
 use crate::pipeline::Summary;
 use crate::text::quantity::counted;
 use crate::text::table::{Cell, Column, Report, Table};
@@ -295,6 +296,7 @@ fn by_process(fold: &FileTotals, limit: usize) -> Table {
         });
         cells
     };
+    let processes: Vec<ProcessKey> = rows.iter().map(|((process, _), _)| *process).collect();
     let mut rows: Vec<Vec<Cell>> = rows.iter().map(row).collect();
     let mut sum = ProcessUse::default();
     rest.iter().for_each(|rest| sum.tally.merge(&rest.1.tally));
@@ -306,12 +308,14 @@ fn by_process(fold: &FileTotals, limit: usize) -> Table {
         let names = [NONE, NONE].into_iter().chain(other_files());
         rows.push(numbers(further).into_iter().chain(names).collect());
     }
-    Table {
+    let mut table = Table {
         key: "by_process",
         title: titled("Processes and files", total),
         columns: BY_PROCESS.into_iter().chain(file_columns("file")).collect(),
         rows,
-    }
+    };
+    add_places(&mut table, &fold.names, processes.into_iter());
+    table
 }
 
 fn numbers(used: &ProcessUse) -> Vec<Cell> {

@@ -8,7 +8,7 @@ use crate::analysis::op_groups::OpDimension;
 use crate::analysis::process_names::ProcessNames;
 use crate::operation::cgroup;
 use crate::operation::model::{ProcessInfo, ProcessKey};
-use crate::text::table::{Cell, Column};
+use crate::text::table::{Cell, Column, Table};
 use crate::units::Pid;
 
 /// Property that the processes of a row have in common.
@@ -95,6 +95,32 @@ pub(super) fn groups<T>(
 /// Key of the column with the rank of the processes in a parallel job.
 pub(super) const RANK: &str = "rank";
 
+/// Column with the host of the processes of a job, which comes after the others.
+pub(super) const HOST: Column = key_column(3, "host", "host");
+
+/// Column with the rank of a process in a job, in tables whose rows have another rank.
+const JOB_RANK: Column = key_column(4, "job_rank", "rank");
+
+/// Adds host and rank of the process of each row to a table about a job; rows without a process
+/// come last.
+pub(super) fn add_places(
+    table: &mut Table,
+    names: &ProcessNames,
+    processes: impl Iterator<Item = ProcessKey>,
+) {
+    let infos: Vec<Option<&ProcessInfo>> = processes.map(|process| names.info(process)).collect();
+    if infos.iter().flatten().all(|info| info.host.is_none()) {
+        return;
+    }
+    table.columns.extend([HOST, JOB_RANK]);
+    let infos = infos.into_iter().chain(std::iter::repeat(None));
+    for (row, info) in table.rows.iter_mut().zip(infos) {
+        let host = info.and_then(|info| info.host.as_ref());
+        row.push(host.map_or(Cell::None, |host| Cell::Name(host.to_vec())));
+        row.push(Cell::count(info.and_then(|info| info.rank)));
+    }
+}
+
 /// Columns of a group of processes; `has_commands`: a command line is known.
 pub(super) fn columns(by: Grouping, has_commands: bool) -> [Column; 12] {
     let is_process = by == Grouping::Process;
@@ -131,6 +157,7 @@ impl<T> ProcessGroup<T> {
         self.processes += 1;
         shared.user = shared.user.filter(|user| info.user == Some(*user));
         shared.rank = shared.rank.filter(|rank| info.rank == Some(*rank));
+        shared.host.take_if(|host| info.host.as_ref() != Some(host));
         shared.parent_pid = shared.parent_pid.filter(|pid| info.parent_pid == Some(*pid));
         self.is_kernel = self.is_kernel.filter(|is_kernel| *is_kernel == info.is_kernel);
         for (known, of_this) in [
@@ -150,6 +177,11 @@ impl<T> ProcessGroup<T> {
     /// True if the rank of the processes in a parallel job is known.
     pub(super) fn has_rank(&self) -> bool {
         self.shared.rank.is_some()
+    }
+
+    /// Host of the processes in a job; none if they are of several, or of no job.
+    pub(super) fn host(&self) -> Cell {
+        self.shared.host.as_ref().map_or(Cell::None, |host| Cell::Name(host.to_vec()))
     }
 
     /// Cells of the group, in the order of [`columns`].

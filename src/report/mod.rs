@@ -20,6 +20,7 @@ pub mod page;
 pub mod pattern;
 mod places;
 mod pseudo_files;
+pub mod ranks;
 mod read_ahead;
 pub mod replay;
 pub mod replay_block;

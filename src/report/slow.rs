@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::file_rows::{NAMELESS, file_cells, file_columns};
+use super::grouping::add_places;
 use super::rows::{column, first_rows, key_column, others, titled};
 use super::slow_commits;
 use super::summary::device;
@@ -49,23 +50,18 @@ pub fn report(fold: &Slowest, summary: &Summary, limit: usize) -> Report {
         ("file_ns", "time in them", Cell::Ns(fold.all_ns)),
     ];
     let start = summary.start();
+    let columns = OPERATION.iter().chain(&PROCESS).chain(&file_columns("file")).copied().collect();
+    let row = |(place, slow): (usize, &&SlowOperation)| operation(place + 1, slow, fold, start.0);
+    let mut slowest = Table {
+        key: "slowest",
+        title: format!("Slowest operations ({} of {})", shown.len(), count(fold.operations)),
+        columns,
+        rows: shown.iter().enumerate().map(row).collect(),
+    };
+    add_places(&mut slowest, &fold.names, shown.iter().map(|slow| slow.process));
     report.tables = vec![
         findings(&ranked, fold),
-        Table {
-            key: "slowest",
-            title: format!("Slowest operations ({} of {})", shown.len(), count(fold.operations)),
-            columns: OPERATION
-                .iter()
-                .chain(&PROCESS)
-                .chain(&file_columns("file"))
-                .copied()
-                .collect(),
-            rows: shown
-                .iter()
-                .enumerate()
-                .map(|(place, slow)| operation(place + 1, slow, fold, start.0))
-                .collect(),
-        },
+        slowest,
         requests(&shown, &names),
         slow_commits::table(&shown, fold, &names, start.0),
         groups(&ranked, limit),

@@ -215,14 +215,24 @@ pub(super) fn processes(fold: &IoSummary, options: ReportOptions) -> Table {
     let rows = fold.processes.iter().map(row);
     let groups = groups(rows, &fold.names, options.by, GroupStats::merge);
     let has_commands = groups.is_empty() || groups.iter().any(ProcessGroup::has_command);
-    let mut names = grouping::columns(options.by, has_commands);
+    let mut names = grouping::columns(options.by, has_commands).to_vec();
     // Few recordings are of parallel jobs.
     if options.by == Grouping::Process && groups.iter().any(ProcessGroup::has_rank) {
         let of_rank = names.iter_mut().filter(|column| column.key == grouping::RANK);
         of_rank.for_each(|column| (column.title, column.rank) = ("rank", Some(2)));
     }
-    let rows = groups.into_iter().map(|group| (group.cells(), group.sum));
-    let rest = fold.processes.others().map(|other| (cells_of(rest_of_keys()), other.tally.clone()));
+    // Equal numbers of two hosts are different processes.
+    let is_job = groups.iter().any(|group| group.host() != Cell::None);
+    let has_hosts = is_job && options.by == Grouping::Process;
+    names.extend(has_hosts.then_some(grouping::HOST));
+    let with_host = |mut cells: Vec<Cell>, host: Cell| {
+        cells.extend(has_hosts.then_some(host));
+        cells
+    };
+    let rows = groups.into_iter().map(|group| (with_host(group.cells(), group.host()), group.sum));
+    let rest = fold.processes.others();
+    let rest =
+        rest.map(|other| (with_host(cells_of(rest_of_keys()), Cell::None), other.tally.clone()));
     let tables = Tallies {
         key: "processes",
         title: title(options.by),

@@ -12,6 +12,7 @@ pub mod fields;
 pub mod ioreplay;
 pub mod iotracer;
 pub mod json;
+pub mod labelled_lines;
 pub mod line_format;
 pub mod quantity;
 pub mod shares;

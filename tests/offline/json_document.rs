@@ -11,10 +11,12 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::{Value, json};
 
 mod schema;
+use crate::merge::{DD, Made};
 use crate::support::driver::process;
 use crate::support::driver::recording::{BINARY, TIMEOUT};
 use crate::support::machine::loop_device::LoopDevice;
 use crate::support::machine::requirements::{Need, require};
+use crate::support::{scratch_dir, text};
 use schema::{Schema, quoted, rows, section};
 
 const REPORTS: &str = "## Reports";
@@ -120,10 +122,45 @@ fn places(others: &[&'static [&'static str]]) -> Vec<&'static [&'static str]> {
 fn keys_of_summary_are_documented() {
     check_report(
         "summary",
-        &places(&[&["-n", "1"], &["--by", "thread"]]),
+        &places(&[&["-n", "1"], &["--by", "thread"], &["--by", "rank"], &["--by", "host"]]),
         of_report("summary"),
         &[],
     );
+}
+
+/// Fails if a report on a job has a key that is not documented.
+#[test]
+fn keys_of_jobs_are_documented() {
+    let dir = scratch_dir("job-keys");
+    for (rank, host) in ["alpha", "beta"].iter().enumerate() {
+        let rank = Some(rank as u64);
+        Made { host, rank, ..DD }.write(dir.path(), host);
+    }
+    let job = dir.path().join("job");
+    let output = format!("{}/", text(&job));
+    let mut command = Command::new(BINARY);
+    command.args(["merge", "-o", &output]).arg(dir.path());
+    process::run(&mut command, TIMEOUT).expect("it ends").success();
+    let of_job = || section("## A job");
+    for (verb, options) in [
+        ("summary", &["--by", "process"][..]),
+        ("summary", &["--by", "rank"]),
+        ("summary", &["--by", "host"]),
+        ("files", &[]),
+        ("slow", &[]),
+        ("latency", &[]),
+    ] {
+        let text = printed(&[&[verb, "--json"], options].concat(), &job);
+        expect_no_key_twice(&text, verb);
+        let value: Value = serde_json::from_str(&text).expect("JSON");
+        let mut schema = of_report(verb).with(of_job());
+        assert_eq!(schema.check(&value), Vec::<String>::new(), "{verb} {options:?}");
+    }
+    let text = printed(&["info", "--json"], &job);
+    expect_no_key_twice(&text, "info");
+    let value: Value = serde_json::from_str(&text).expect("JSON");
+    let mut schema = of_report("summary").with(of_job());
+    assert_eq!(schema.check(&value), Vec::<String>::new(), "info");
 }
 
 #[test]

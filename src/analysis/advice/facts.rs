@@ -6,7 +6,11 @@ use super::super::cache_use::CacheUses;
 use super::super::completed_op::CompletedOp;
 use super::super::files::FileTotals;
 use super::super::filter::{Filter, Picker};
+use super::super::job_keys::{Absorb, CaptureKeys};
 use super::super::pattern::Patterns;
+use super::super::picked::Picked;
+use super::super::rank_activity::RankActivity;
+use super::super::rank_rows::RankRows;
 use super::super::summary::IoSummary;
 use super::durability::Durability;
 use super::habits::Habits;
@@ -115,18 +119,31 @@ pub struct AdviceFold {
     pub files: Option<FileTotals>,
     /// Folds that only the rules need.
     pub facts: AdviceFacts,
+    /// I/O of each process over time; `None`: not folded.
+    pub activity: Option<RankActivity>,
+    /// Sums by rank and host, of the captures that were absorbed.
+    pub ranks: RankRows,
 }
 
 impl AdviceFold {
     /// Creates the folds for a recording; see [`AdviceFacts::new`].
     pub fn new(header: &Header, direct_flag: u32) -> Self {
         let facts = AdviceFacts::new(header, direct_flag);
-        Self { summary: IoSummary::default(), files: Some(FileTotals::default()), facts }
+        let (activity, ranks) = Default::default();
+        let (summary, files) = (IoSummary::default(), Some(FileTotals::default()));
+        Self { summary, files, facts, activity, ranks }
     }
 
     /// Creates the folds of a summary, and of the rules that cost little.
     pub fn brief(direct_flag: u32, summary: IoSummary) -> Self {
-        Self { summary, files: None, facts: AdviceFacts::brief(direct_flag) }
+        let (activity, ranks) = Default::default();
+        Self { summary, files: None, facts: AdviceFacts::brief(direct_flag), activity, ranks }
+    }
+
+    /// Sums up by rank as well.
+    #[must_use]
+    pub fn with_ranks(self, is_wanted: bool) -> Self {
+        Self { activity: is_wanted.then(RankActivity::default), ..self }
     }
 }
 
@@ -165,6 +182,9 @@ impl Sink for SelectedAdvice {
         if !is_selected {
             return Ok(());
         }
+        if let (Some(activity), Some(done)) = (&mut self.fold.activity, &done) {
+            activity.done(done);
+        }
         match &done {
             Some(done) => self.fold.summary.done(done),
             None => self.fold.summary.step(time, step)?,
@@ -175,5 +195,20 @@ impl Sink for SelectedAdvice {
             (None, _) => {}
         }
         Ok(())
+    }
+}
+
+impl Absorb for SelectedAdvice {
+    /// Adds the sums of one more capture. What only the rules need belongs to a capture.
+    fn absorb(&mut self, other: Self, keys: &mut CaptureKeys<'_>) {
+        let AdviceFold { summary, activity, .. } = other.fold;
+        self.fold.ranks.add(&summary, activity.as_ref(), keys);
+        self.fold.summary.absorb(summary, keys);
+    }
+}
+
+impl Picked for SelectedAdvice {
+    fn picker(&self) -> &Picker {
+        &self.picker
     }
 }

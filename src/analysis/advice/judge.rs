@@ -37,7 +37,7 @@ pub struct AdviceInput<'a> {
 impl<'a> AdviceInput<'a> {
     /// Returns the input with the folds of `advise`.
     pub fn of(fold: &'a AdviceFold, recording: &'a Summary, ignored: &'a [RuleId]) -> Self {
-        let AdviceFold { summary, files, facts } = fold;
+        let AdviceFold { summary, files, facts, .. } = fold;
         Self { summary, files: files.as_ref(), facts, recording, ignored }
     }
 }

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use super::super::converted::Converted;
 use super::super::error::CliError;
 use super::super::filter_args::FilterSpec;
-use super::super::{analyse, report_output, summary_lines};
+use super::super::{analyse, log_pass, report_output, summary_lines};
 use super::args::PlanArgs;
 use crate::capture::header::Header;
 use crate::replay::plan::dependency_selection::{DependencySelection, PassFindings};
@@ -108,7 +108,7 @@ fn plan_all<O: PlanOutput<Error: Display>>(
         let outdated = RefCell::new(None);
         let linked = LinkDiscovery::new(out()?, &known, &outdated);
         let mut is_right_so_far = || outdated.borrow().is_none() && go_on();
-        let folded = analyse::fold_log(log, |_| linked, wish.clone(), &mut is_right_so_far);
+        let folded = log_pass::fold_log(log, |_| linked, wish.clone(), &mut is_right_so_far);
         match folded {
             Ok((linked, converted)) if linked.is_right() => return Ok((linked.planner, converted)),
             Ok((linked, _)) => break linked.links(),
@@ -118,7 +118,7 @@ fn plan_all<O: PlanOutput<Error: Display>>(
         known = outdated.take().unwrap_or_default();
     };
     let planner = Planner::new(out()?).knowing(&links);
-    analyse::fold_log(log, |_| planner, wish.clone(), go_on)
+    log_pass::fold_log(log, |_| planner, wish.clone(), go_on)
 }
 
 /// Plans the selected operations of a log, and their dependencies.
@@ -129,19 +129,19 @@ fn plan_part<O: PlanOutput<Error: Display>>(
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<(Planner<O>, Converted), CliError> {
     let (seen, _) =
-        analyse::pass_over(log, wish.clone(), |_, _| SymlinkEvidence::default(), go_on)?;
+        log_pass::pass_over(log, wish.clone(), |_, _| SymlinkEvidence::default(), go_on)?;
     let links = seen.links();
     let mut found = PassFindings::default();
     loop {
         let needs = |filter, _: &Header| DependencySelection::new(filter, found, &links);
-        let (needs, _) = analyse::pass_over(log, wish.clone(), needs, go_on)?;
+        let (needs, _) = log_pass::pass_over(log, wish.clone(), needs, go_on)?;
         found = needs.found;
         if !found.take_grown() {
             break;
         }
     }
     let selected = |filter, _: &Header| Selected::new(filter, found, &links, out);
-    let (selected, converted) = analyse::pass_over(log, wish.clone(), selected, go_on)?;
+    let (selected, converted) = log_pass::pass_over(log, wish.clone(), selected, go_on)?;
     let (planner, DependencySelection { picker, mut found, .. }) = selected.end();
     if found.take_grown() {
         return Err(CliError::Usage(format!(

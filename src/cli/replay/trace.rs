@@ -11,7 +11,7 @@ use super::super::exit_code::FAILURE;
 use super::super::exit_code::MISMATCH;
 use super::super::filter_args::FilterSpec;
 use super::super::output::Output;
-use super::super::{analyse, report_output, signals, summary_lines};
+use super::super::{analyse, log_pass, report_output, signals, summary_lines};
 use super::args::{CompareArgs, RunArgs};
 use super::common::{damaged, open};
 use crate::replay::execute::manifest::TREE;
@@ -49,7 +49,7 @@ fn compared(
     let writer = file.try_clone().map(BufWriter::new).and_then(PlanWriter::new).map_err(failed)?;
     let planner = || Planner::new(writer);
     let (planner, converted) =
-        analyse::fold_log(log, |_| planner(), FilterSpec::of_all(), &mut || true)?;
+        log_pass::fold_log(log, |_| planner(), FilterSpec::of_all(), &mut || true)?;
     finish(planner, &converted.summary.header.host.machine).map_err(failed)?;
     file.rewind().map_err(failed)?;
     let recording = PlanReader::new(file).and_then(|(reader, index)| PlanSide::new(reader, index));
