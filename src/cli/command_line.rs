@@ -95,7 +95,7 @@ pub(super) enum Verb {
     Stacks(StacksArgs),
     /// Replay captured I/O
     Replay(ReplayArgs),
-    /// Make an OTF2 archive, a page or an index of a parallel job's recordings
+    /// Make an archive, a page or an index of a parallel job's recordings
     Merge(MergeArgs),
     /// Compare the clocks of a job's nodes by messages, for merge
     Clocks(ClocksArgs),

@@ -164,8 +164,8 @@ pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 29] = [
         "merge",
         &[
             ("iotrace-perf merge job_*/ -o job.otf2", "all ranks of a job"),
-            ("iotrace-perf merge job_*/ -o job.html", "a page: which rank is slow, and when"),
-            ("iotrace-perf merge job_*/ -o job/", "an index, to ask about all of them"),
+            ("iotrace-perf merge job_*/ -o job.html", "a page: the slow rank"),
+            ("iotrace-perf merge job_*/ -o all/", "an index for reports"),
             ("iotrace-perf merge a b -o j.otf2 --clock-offset n2=-3ms", "n2 was ahead"),
             ("iotrace-perf merge job_*/ -o j.otf2 --clocks clocks/", "see clocks"),
         ],

@@ -125,7 +125,7 @@ const TEXTS: &[(&str, &str)] = &[
     ),
     (
         "summary --by prog",
-        "--by prog: the value is program, process, user, cgroup, thread, directory, mount or device",
+        "--by prog: the value is program, process, user, cgroup, thread, directory, mount, device, rank or host",
     ),
     ("summary rec ls", "one recording only; to record ls: iotrace-perf summary -- ls"),
     ("summary rec lsnosuch", "one recording only: summary takes rec, and lsnosuch is a second one"),
