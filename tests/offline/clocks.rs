@@ -169,7 +169,9 @@ fn injected_offset_of_two_processes_is_within_the_bound() {
         let [first, second] = files(&dir).try_into().expect("two hosts");
         assert!(first.is_reference() && !second.is_reference());
         assert_eq!((second.host.hostname.as_str(), second.shortest.len()), ("node2", 16));
-        assert_eq!((second.reference.hostname.as_str(), second.exchanges), ("node1", 256));
+        // A busy machine has fewer in the time.
+        assert!((16..=256).contains(&second.exchanges), "{}", second.exchanges);
+        assert_eq!(second.reference.hostname, "node1");
         let reading = second.reading().expect("a reading");
         check_offset(&path, reading);
         // After ten minutes: the file is moved, and with it both clocks.
