@@ -56,7 +56,9 @@ pub(super) fn run(args: &MergeArgs) -> Result<ExitCode, CliError> {
     }
     let merged = merged?;
     merge_lines::print(&merged, &output.output.archive());
-    let is_whole = merged.survey.left_out.is_empty() && !merged.has_damage;
+    let survey = &merged.survey;
+    let has_all = survey.left_out.is_empty() && survey.left_out_clocks.is_empty();
+    let is_whole = has_all && !merged.has_damage;
     Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(INCOMPLETE) })
 }
 
