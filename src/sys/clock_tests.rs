@@ -28,7 +28,7 @@ fn reference(
     seconds: u64,
 ) -> (SocketAddr, ClockSecret, JoinHandle<std::io::Result<ServedHosts>>) {
     let secret = ClockSecret::new().expect("random bytes");
-    let service = ClockService::listen(0, secret.clone()).expect("a port");
+    let service = ClockService::listen(&[at(0)], secret.clone()).expect("a port");
     let address = at(service.port().expect("a port"));
     (address, secret, spawn(move || service.serve(expected, within(seconds))))
 }
@@ -102,6 +102,29 @@ fn silent_host_does_not_count() {
     assert!([1, 5, 25].into_iter().any(is_met));
 }
 
+/// Fails if the reference waits for a host that has said it failed.
+#[test]
+fn failed_host_is_not_awaited() {
+    let (address, secret, service) = reference(2, 60);
+    let connection = ClockConnection::open(address, &secret, within(20)).expect("connected");
+    connection.fail();
+    compare(address, &secret);
+    let served = service.join().expect("it ends").expect("served");
+    assert_eq!((served.ended, served.failed), (1, 1));
+}
+
+/// Fails if a host without a turn counts, or a reference is not found by its secret.
+#[test]
+fn reference_answers_those_with_its_secret() {
+    let (address, secret, service) = reference(1, 60);
+    assert!(ClockConnection::is_answered(address, &secret, within(20)));
+    let other = ClockSecret::new().expect("random bytes");
+    assert!(!ClockConnection::is_answered(address, &other, within(20)));
+    compare(address, &secret);
+    assert_eq!(service.join().expect("it ends").expect("served").ended, 1);
+    assert!(!ClockConnection::is_answered(address, &secret, within(20)));
+}
+
 /// Keeps a connection until the host closes it: one that is closed before its bytes were read is
 /// reset.
 fn keep(mut host: TcpStream) {
@@ -114,6 +137,15 @@ fn error_of(
     serve: impl FnOnce(TcpStream, ClockSecret) + Send + 'static,
     seconds: u64,
 ) -> std::io::Error {
+    result_of(serve, seconds).expect_err("no reference")
+}
+
+/// Runs a server that breaks the rules, and returns what the host has.
+#[track_caller]
+fn result_of(
+    serve: impl FnOnce(TcpStream, ClockSecret) + Send + 'static,
+    seconds: u64,
+) -> std::io::Result<Vec<Exchange>> {
     let listener = TcpListener::bind(at(0)).expect("a port");
     let address = listener.local_addr().expect("a port");
     let secret = ClockSecret::new().expect("random bytes");
@@ -122,10 +154,30 @@ fn error_of(
     let begun = clock::now();
     let compared = ClockConnection::open(address, &secret, within(seconds))
         .and_then(|mut connection| connection.exchanges());
-    let error = compared.expect_err("no reference");
-    assert!(clock::now().0 - begun.0 < 12 * S, "{error}");
+    assert!(clock::now().0 - begun.0 < 12 * S, "{compared:?}");
     server.join().expect("it ends");
-    error
+    compared
+}
+
+/// Fails if one answer that does not come discards all before it.
+#[test]
+fn exchanges_before_a_slow_answer_are_kept() {
+    let answers = |count: u64| {
+        move |mut host: TcpStream, secret: ClockSecret| {
+            host.write_all(&secret.reference_greeting()).expect("connected");
+            host.write_all(&ClockAnswer::BEGIN.encode()).expect("connected");
+            host.read_exact(&mut [0; 40]).expect("a greeting");
+            for number in 0..count {
+                host.read_exact(&mut [0; 16]).expect("a message");
+                let now = clock::now().0;
+                let answer = ClockAnswer { number, received_ns: now, answered_ns: now };
+                host.write_all(&answer.encode()).expect("connected");
+            }
+            keep(host);
+        }
+    };
+    assert_eq!(result_of(answers(20), 60).expect("enough").len(), 20);
+    assert_eq!(error_of(answers(3), 60).kind(), std::io::ErrorKind::TimedOut);
 }
 
 #[test]

@@ -42,7 +42,7 @@ fn variables(command: &mut Command, rank: u32, job: &Path) {
 }
 
 /// Returns the rendezvous that rank 0 has left.
-fn rendezvous(dir: &Path) -> Option<PathBuf> {
+pub(crate) fn rendezvous(dir: &Path) -> Option<PathBuf> {
     let entries = fs::read_dir(dir).ok()?.filter_map(Result::ok);
     let name = |path: &PathBuf| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     // While it is written it has one more part.
@@ -52,7 +52,7 @@ fn rendezvous(dir: &Path) -> Option<PathBuf> {
 
 /// Files of a directory, by host.
 #[track_caller]
-fn files(dir: &Path) -> Vec<ClockFile> {
+pub(crate) fn files(dir: &Path) -> Vec<ClockFile> {
     let entries = fs::read_dir(dir).expect("a directory").map(|entry| entry.expect("one").path());
     let is_file = |path: &PathBuf| path.extension().is_some_and(|end| end == "json");
     let parsed = entries
@@ -132,12 +132,12 @@ fn copy(from: &mut TcpStream, to: &mut TcpStream, bytes: &mut [u8]) {
     to.write_all(bytes).expect("connected");
 }
 
-fn start(mut command: Command) -> Child {
+pub(crate) fn start(mut command: Command) -> Child {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().expect("it starts")
 }
 
-fn ended(mut child: Child) -> (Option<i32>, String) {
+pub(crate) fn ended(mut child: Child) -> (Option<i32>, String) {
     let status = wait(&mut child, TIMEOUT).expect("it ends");
     let mut said = String::new();
     child.stderr.take().expect("a pipe").read_to_string(&mut said).expect("text");
