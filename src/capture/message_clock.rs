@@ -18,7 +18,8 @@ use super::clock_exchange::{OffsetReading, RATE_PPB};
 use crate::units::KernelTime;
 
 /// Largest deviation of the rate of two clocks from its mean between two comparisons, in parts of
-/// 1,000,000,000: an assumption about quartz in a machine room, and a clock daemon that has settled.
+/// 1,000,000,000: an assumption about quartz in a machine room, and about a clock daemon that has
+/// settled.
 pub const RATE_CHANGE_PPB: u64 = 1_000;
 
 /// Parts of the rates.

@@ -292,8 +292,8 @@ fn new_run() -> io::Result<String> {
     Ok(bytes.iter().take(8).map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Returns the name of a file: that of its host, the begin of its boot's identifier, since hosts may
-/// have the same name, and the comparison.
+/// Returns the name of a file: that of its host, the begin of its boot's identifier, since hosts
+/// may have the same name, and the comparison.
 fn file_name(file: &ClockFile) -> String {
     let plain = |letter: char| match letter {
         letter if letter.is_ascii_alphanumeric() || "-_.".contains(letter) => letter,

@@ -10,9 +10,9 @@
 //!   END, bound       ─────────────────────►              or FAILED, 0
 //! ```
 //!
-//! Both halves of the secret are in a file that only the user of the job can read: other users of the
-//! hosts cannot take part. A program on the network path can: it sees the secret, and nothing is
-//! signed. Numbers are little-endian.
+//! Both halves of the secret are in a file that only the user of the job can read: other users of
+//! the hosts cannot take part. A program on the network path can: it sees the secret, and nothing
+//! is signed. Numbers are little-endian.
 
 use std::io;
 
