@@ -21,8 +21,11 @@ pub const FORMAT: &str = "iotrace-perf clocks";
 /// Version of the format.
 pub const VERSION: u32 = 1;
 
-/// Largest difference of the rates of two clocks, in parts of 1,000,000,000: each is within 100 ppm
-/// of the truth.
+/// Number of exchanges that a file keeps.
+pub const KEPT: usize = 16;
+
+/// Largest difference of the rates of two clocks, in parts of 1,000,000,000: an assumption. Each
+/// oscillator is within 100 ppm of the truth, and no daemon slews the clock by more.
 pub const RATE_PPB: u64 = 200_000;
 
 /// Comparison of the clock of a host with that of the reference. This struct is the format: fields

@@ -6,16 +6,20 @@
 //!      │    ┊      ┬────────●──╱   bound grows to both sides
 //!      │  ┬ ┊ ╱────●
 //!      │  ●───────────────●────    two: a line; the bound has those of both ends, and what clocks
-//!      │  ┴               ┴        may deviate from a line
+//!      │  ┴               ┴        may deviate from a line between them
 //!      └─────────────────────────►
 //! ```
+//!
+//! Two assumptions: the rates of two clocks differ by at most [`RATE_PPB`], and between two
+//! comparisons by at most [`RATE_CHANGE_PPB`] from their mean. A daemon that corrects a clock
+//! faster, and corrects it back before the next comparison, is not seen.
 
 use super::clock_exchange::{OffsetReading, RATE_PPB};
 use crate::units::KernelTime;
 
 /// Largest deviation of the rate of two clocks from its mean between two comparisons, in parts of
-/// 1,000,000,000. Quartz changes by less than that with the temperature of a machine room, and a
-/// clock daemon that has settled adjusts by less.
+/// 1,000,000,000: an assumption about quartz in a machine room, and about a clock daemon that has
+/// settled.
 pub const RATE_CHANGE_PPB: u64 = 1_000;
 
 /// Parts of the rates.
@@ -29,7 +33,8 @@ pub struct MessageClock {
     /// Difference of the rates from that of the line, in parts of 1,000,000,000: between its ends,
     /// and outside.
     rates_ppb: [u64; 2],
-    /// Largest difference of a comparison from the line, ns, if that is more than the bound allows.
+    /// Largest difference of a comparison from the line, and the error of both, ns, if that is more
+    /// than the bound allows.
     excess_ns: u64,
 }
 
@@ -40,10 +45,12 @@ impl MessageClock {
         let last =
             *readings.iter().max_by_key(|reading| (reading.time, u64::MAX - reading.bound_ns))?;
         let best = *readings.iter().min_by_key(|reading| reading.bound_ns)?;
-        let clock = match rate_error_ppb(&first, &last) {
-            Some(error) if error < RATE_PPB && has_plausible_rate(&first, &last) => Self {
+        let found = rate_ppb(&first, &last).zip(rate_error_ppb(&first, &last));
+        let clock = match found {
+            // A clock with another rate was slewed or stood still, at a time that is not known.
+            Some((rate, error)) if error < RATE_PPB && rate <= RATE_PPB + error => Self {
                 ends: [first, last],
-                rates_ppb: [RATE_CHANGE_PPB, RATE_CHANGE_PPB + error],
+                rates_ppb: [RATE_CHANGE_PPB, RATE_PPB + rate],
                 excess_ns: 0,
             },
             _ => Self { ends: [best; 2], rates_ppb: [RATE_PPB; 2], excess_ns: 0 },
@@ -51,11 +58,24 @@ impl MessageClock {
         let excess = |reading: &OffsetReading| {
             let difference = clock.offset_ns(reading.time).abs_diff(reading.offset_ns);
             let allowed = u128::from(clock.bound_ns(reading.time)) + u128::from(reading.bound_ns);
-            let whole = difference.saturating_add(reading.bound_ns.into());
+            // It may have become so at any time, and have drifted before or since.
+            let whole = difference.saturating_add(allowed);
             (difference > allowed).then(|| u64::try_from(whole).unwrap_or(u64::MAX))
         };
         let excess_ns = readings.iter().filter_map(excess).max().unwrap_or(0);
         Some(Self { excess_ns, ..clock })
+    }
+
+    /// Returns the clock for a span of time: that of the nearest comparison before it, of the
+    /// nearest one after it, and of those between.
+    pub fn around(readings: &[OffsetReading], span: [KernelTime; 2]) -> Option<Self> {
+        let [start, end] = span;
+        let times = || readings.iter().map(|reading| reading.time);
+        let first = times().filter(|time| *time <= start).max().or_else(|| times().min())?;
+        let last = times().filter(|time| *time >= end).min().or_else(|| times().max())?;
+        let is_near = |reading: &&OffsetReading| (first..=last).contains(&reading.time);
+        let near: Vec<OffsetReading> = readings.iter().filter(is_near).copied().collect();
+        Self::of(&near)
     }
 
     /// Returns the clock of the reference itself.
@@ -89,7 +109,7 @@ impl MessageClock {
             let ends = first.bound_ns.max(last.bound_ns);
             ends.saturating_add(share(before.min(after), inside))
         };
-        bound.max(self.excess_ns)
+        bound.saturating_add(self.excess_ns)
     }
 
     /// Returns the largest error between two times of the host, ns.
@@ -131,12 +151,12 @@ fn rate_error_ppb(first: &OffsetReading, last: &OffsetReading) -> Option<u64> {
     Some(u64::try_from(error).unwrap_or(u64::MAX).saturating_add(1))
 }
 
-/// True if clocks may run so differently. One that stood still meanwhile (a stopped virtual
-/// machine) does not.
-fn has_plausible_rate(first: &OffsetReading, last: &OffsetReading) -> bool {
-    let length = last.time.0.saturating_sub(first.time.0);
-    let allowed = u128::from(share(length, 5 * RATE_PPB));
-    last.offset_ns.abs_diff(first.offset_ns) <= allowed
+/// Rate of a line through two comparisons, without its sign; `None`: both are of one time, or no
+/// clock runs like this.
+fn rate_ppb(first: &OffsetReading, last: &OffsetReading) -> Option<u64> {
+    let length = u128::from(last.time.0.checked_sub(first.time.0)?);
+    let change = last.offset_ns.abs_diff(first.offset_ns).checked_mul(PARTS.into())?;
+    u64::try_from(change.checked_div(length)?).ok()
 }
 
 #[cfg(test)]
@@ -247,11 +267,83 @@ mod tests {
         let middle = reading(400 * S, 2_000_000, 5_000);
         let clock = MessageClock::of(&[first, middle, last]).expect("readings");
         assert!(clock.has_excess());
-        assert_eq!(clock.bound_ns(KernelTime(400 * S)), 2_000_000 - 3_000 + 5_000);
+        let own = 5_000 + 300_000;
+        assert_eq!(clock.bound_ns(KernelTime(400 * S)), own + 2_000_000 - 3_000 + own + 5_000);
         // A virtual machine that stood still for an hour.
         let stopped = reading(700 * S, i128::from(3_600 * S), 5_000);
         let clock = MessageClock::of(&[first, stopped]).expect("readings");
         assert!(clock.bound_ns(KernelTime(400 * S)) > 3_599 * S, "{clock:?}");
+    }
+
+    /// Fails if a rate that no two clocks have is taken for a drift: a clock was slewed, or stood
+    /// still, at some time between the comparisons.
+    #[test]
+    fn rates_that_clocks_do_not_have_are_in_the_bound() {
+        let times: Vec<u64> = (100..=700).map(|second| second * S).collect();
+        for moved_at in [101, 250, 399, 699] {
+            for drift in [0, 200, -200] {
+                let truth = |time: u64| {
+                    let past = i128::from(time) - i128::from(100 * S);
+                    let moved = if time < moved_at * S { 0 } else { 300 * MS };
+                    i128::from(moved) + past * drift / 1_000_000
+                };
+                let ends = [100 * S, 700 * S].map(|time| reading(time, truth(time), 5_000));
+                let clock = MessageClock::of(&ends).expect("readings");
+                assert!(clock.has_excess(), "{clock:?}");
+                check(&clock, truth, &times);
+            }
+        }
+        // 200 parts in a million, and something more.
+        let drift_of = |offset_ns: u64| {
+            let ends = [reading(100 * S, 0, 5_000), reading(700 * S, offset_ns.into(), 5_000)];
+            MessageClock::of(&ends).expect("readings").drift_ppb()
+        };
+        assert_eq!((drift_of(120 * MS), drift_of(121 * MS)), (Some(200_000), None));
+    }
+
+    /// Fails if a comparison long before a recording moves its events or widens their bound, or
+    /// if one that surrounds it is not used.
+    #[test]
+    fn comparisons_that_surround_a_span_count() {
+        // The temperature, and with it the rate, was another one until 1,000 s.
+        let truth = |time: u64| i128::from(time.saturating_sub(1_000 * S)) * 50 / 1_000_000;
+        let all = [0, 500, 1_000, 2_000, 3_000].map(|second| {
+            let time = second * S;
+            reading(time, truth(time), 5_000)
+        });
+        let span = [1_100 * S, 1_900 * S].map(KernelTime);
+        let clock = MessageClock::around(&all, span).expect("readings");
+        assert_eq!((clock.has_excess(), clock.drift_ppb()), (false, Some(50_000)));
+        let times: Vec<u64> = (1_100..=1_900).map(|second| second * S).collect();
+        check(&clock, truth, &times);
+        let largest = clock.largest_bound_ns(span[0], span[1]);
+        assert_eq!(largest, 5_000 + 500_000);
+        assert!(MessageClock::of(&all).expect("readings").has_excess());
+        // Comparisons within the span are checked.
+        let wide = MessageClock::around(&all, [500 * S, 1_900 * S].map(KernelTime));
+        assert!(wide.expect("readings").has_excess());
+        // Without one after it, or before it, the nearest one is constant.
+        for (span, nearest) in [([3_100, 3_200], 3_000), ([0, 0], 0)] {
+            let clock = MessageClock::around(&all, span.map(|second| KernelTime(second * S)));
+            let clock = clock.expect("readings");
+            assert_eq!(clock.drift_ppb(), None);
+            assert_eq!(clock.bound_ns(KernelTime(nearest * S)), 5_000);
+        }
+        assert_eq!(MessageClock::around(&[], span), None);
+    }
+
+    /// Fails if a line is trusted beyond its ends: the rate may be another one there.
+    #[test]
+    fn other_rates_beyond_the_comparisons_are_in_the_bound() {
+        for rate in [-200, 200] {
+            let truth = |time: u64| {
+                let after = i128::from(time.saturating_sub(700 * S));
+                i128::from(time) * 20 / 1_000_000 + after * (rate - 20) / 1_000_000
+            };
+            let ends = [100 * S, 700 * S].map(|time| reading(time, truth(time), 10));
+            let clock = MessageClock::of(&ends).expect("readings");
+            check(&clock, truth, &[700 * S, 701 * S, 3_600 * S]);
+        }
     }
 
     #[test]

@@ -7,7 +7,8 @@ use std::vec;
 use super::format::{FILE_HEADER_BYTES, FRAME_HEADER_BYTES, FrameHeader, FrameKind};
 use super::header::End;
 use super::payload::Unpacker;
-use super::reader::Item;
+use super::reader::{Item, Reader};
+use crate::units::KernelTime;
 
 /// Returns the frames of these kinds, in their order: [`FrameKind::LAST_FACTS`],
 /// [`FrameKind::END`]. All other frames are skipped after their headers; each returned frame is
@@ -46,6 +47,30 @@ pub fn end<R: Read + Seek>(input: R) -> io::Result<Option<End>> {
         }
     }
     Ok(last)
+}
+
+/// Returns the last time in the headers of a log's frames. Damaged bytes hide the frames behind
+/// them from a look at headers: the log is read then.
+///
+/// # Errors
+///
+/// Errors of the input.
+pub fn last_time<R: Read + Seek>(mut input: R) -> io::Result<Option<KernelTime>> {
+    let mut last = None;
+    let is_whole = walk(&mut input, &mut |_, header| {
+        last = last.max(Some(header.last_time));
+        Ok(ControlFlow::Continue(()))
+    })?;
+    if !is_whole {
+        input.rewind()?;
+        let Ok(mut reader) = Reader::new(input) else { return Ok(None) };
+        while let Some(item) = reader.next_item()? {
+            if let Item::Frame(header, _) = item {
+                last = last.max(Some(header.last_time));
+            }
+        }
+    }
+    Ok(last.map(KernelTime))
 }
 
 /// Frames that are read one by one.
@@ -154,7 +179,7 @@ mod tests {
     use super::*;
     use crate::capture::fact::{Fact, FactsFrame, Text};
     use crate::capture::writer::Writer;
-    use crate::units::{KernelTime, Pid};
+    use crate::units::Pid;
     use std::io::Cursor;
 
     fn log() -> Vec<u8> {
@@ -185,6 +210,25 @@ mod tests {
         }
         let found = end(Cursor::new(writer.get_ref())).expect("memory");
         assert_eq!(found.map(|end| end.end_ns), Some(5));
+    }
+
+    /// Fails if the last frame of a log that was cut, or damaged before it, is not found.
+    #[test]
+    fn last_time_is_found_without_an_end() {
+        let mut writer = Writer::new(Vec::new()).expect("memory");
+        let mut lengths = Vec::new();
+        for time in [3, 900, 7, 950] {
+            writer.round(KernelTime(time)).expect("memory");
+            lengths.push(writer.get_ref().len());
+        }
+        let log = writer.get_ref().clone();
+        let found = |log: &[u8]| last_time(Cursor::new(log)).expect("memory");
+        assert_eq!(found(&log), Some(KernelTime(950)));
+        assert_eq!(found(&log[..lengths[2]]), Some(KernelTime(900)));
+        let mut damaged = log.clone();
+        damaged[lengths[0]] ^= 1;
+        assert_eq!(found(&damaged), Some(KernelTime(950)));
+        assert_eq!((found(&[]), found(&log[..16])), (None, None));
     }
 
     fn kinds(log: &[u8]) -> Vec<FrameKind> {

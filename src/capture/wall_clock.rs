@@ -190,6 +190,13 @@ impl WallClock {
         })
     }
 
+    /// Returns the one of two clocks whose error may be larger.
+    #[must_use]
+    pub fn or_less_known(self, other: Self) -> Self {
+        let bound = |clock: &Self| clock.bound_ns.unwrap_or(u64::MAX);
+        if bound(&other) > bound(&self) { other } else { self }
+    }
+
     /// Adds a correction, ns, that is known from elsewhere.
     #[must_use]
     pub fn corrected_by(self, ns: i64) -> Self {
@@ -326,6 +333,8 @@ mod tests {
         assert_eq!([10, 110, 1010].map(|time| clock.at(KernelTime(time))), [1010, 1111, 2020]);
         assert_eq!((clock.bound_ns(), clock.moved_ns()), (Some(7), wall.moved_ns()));
         assert_eq!(clock.widened_by(3).bound_ns(), Some(10));
+        assert_eq!(clock.or_less_known(wall), wall);
+        assert_eq!(wall.or_less_known(clock), wall);
         assert_eq!(WallClock::without_dates(times[0], 5).widened_by(3).bound_ns(), None);
     }
 

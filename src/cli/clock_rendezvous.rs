@@ -25,7 +25,10 @@ use crate::units::KernelTime;
 const BYTES_MAX: u64 = 1 << 16;
 
 /// Pause between two looks.
-const PAUSE: Duration = Duration::from_millis(50);
+pub(super) const PAUSE: Duration = Duration::from_millis(50);
+
+/// Time in which a rank 0 that is still there answers, ns.
+const ANSWER_NS: u64 = 2_000_000_000;
 
 /// Place at which rank 0 is found.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -94,10 +97,20 @@ impl Rendezvous {
         serde_json::from_slice(&text).map_err(|_| format!("{} is damaged", path.display()))
     }
 
+    /// True if its rank 0 still answers.
+    fn is_answered(&self) -> bool {
+        let deadline = KernelTime(clock::now().0.saturating_add(ANSWER_NS));
+        let found = self.addresses.iter().filter_map(|address| address.to_socket_addrs().ok());
+        found.flatten().any(|address| ClockConnection::is_answered(address, &self.secret, deadline))
+    }
+
     /// Connects to rank 0 at the first address at which it answers.
     fn connect(&self, deadline: KernelTime) -> Result<ClockConnection, String> {
-        let mut reason = "it has no address".to_owned();
+        let mut reason = "it has no address, or the time is over".to_owned();
         for address in &self.addresses {
+            if clock::now() >= deadline {
+                break;
+            }
             let found = address.to_socket_addrs();
             let found: Vec<SocketAddr> = match found {
                 Ok(found) => found.collect(),
@@ -117,7 +130,27 @@ impl Rendezvous {
     }
 }
 
+/// Checks that no other rank 0 is found under a name: launchers without an identifier for a job
+/// have the same name for all.
+///
+/// # Errors
+///
+/// Reason in words.
+pub(super) fn check_unused(directory: &Path, name: &str) -> Result<(), String> {
+    match Rendezvous::read(directory, name) {
+        Ok(found) if found.is_answered() => Err(format!(
+            "another comparison is under way in {}: its rank 0 on {} answers; wait for its end, or \
+             choose another directory with -o",
+            directory.display(),
+            found.reference.hostname
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// Finds rank 0 and waits until it is this process's turn.
+///
+/// A name server that does not answer may make it a little longer than the deadline.
 ///
 /// # Errors
 ///

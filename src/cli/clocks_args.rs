@@ -14,8 +14,8 @@ pub(super) struct ClocksArgs {
     /// it, too. It is created if it does not exist
     #[arg(short, long, required = true, value_name = "DIR")]
     pub(super) output: PathBuf,
-    /// Name or address at which the others reach rank 0, and its TCP port [default: all addresses
-    /// of its interfaces; a free port]
+    /// Name or address at which the others reach rank 0, which listens there alone, and its TCP
+    /// port [default: all addresses of its interfaces; a free port]
     #[arg(long, value_name = "HOST[:PORT]", value_parser = parse_address)]
     pub(super) address: Option<ReferenceAddress>,
     /// Time in which all processes must have come

@@ -61,7 +61,7 @@ pub(super) fn run(args: &MergeArgs) -> Result<ExitCode, CliError> {
     write(&document, file.file()).map_err(|source| CliError::Create { path, source })?;
     file.finish()?;
     print(&survey, &directory);
-    let is_whole = survey.left_out.is_empty() && survey.logs.iter().all(|log| log.has_end);
+    let is_whole = survey.has_all() && survey.logs.iter().all(|log| log.has_end);
     Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(INCOMPLETE) })
 }
 
@@ -158,6 +158,7 @@ fn write(document: &IndexDocument, file: &File) -> io::Result<()> {
 /// Prints what the index has, and what is missing, to standard error.
 fn print(survey: &JobSurvey, directory: &Path) {
     merge_lines::left_out(&survey.left_out);
+    merge_lines::left_out_clocks(survey);
     let shown = directory.display();
     print_line(&format!(
         "wrote {}: {} of {}; ask them all: iotrace-perf summary --by rank {shown}",

@@ -77,7 +77,7 @@ fn archive(
 ) -> Result<bool, CliError> {
     let merged = merge(survey, output, go_on)?;
     merge_lines::print(&merged, &output.output.archive());
-    Ok(merged.survey.left_out.is_empty() && !merged.has_damage)
+    Ok(merged.survey.has_all() && !merged.has_damage)
 }
 
 /// Output of a merge.

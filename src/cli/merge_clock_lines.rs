@@ -4,12 +4,15 @@ use super::merge_survey::{ClockSource, JobSurvey, SurveyedHost, SurveyedLog};
 use super::shown_names::{SHOWN_MAX, first_of};
 use crate::text::quantity::time;
 
-/// Line on a host whose comparisons do not fit together.
-pub(super) fn excess(host: &str) -> String {
-    format!(
-        "clock: the comparisons of {host} are not on a line: it stood still, or a clock daemon \
-         changed its rate; the bound has the difference"
-    )
+/// Line on hosts whose comparisons do not fit together; `None`: there are none.
+pub(super) fn excess(hosts: &[&str]) -> Option<String> {
+    (!hosts.is_empty()).then(|| {
+        format!(
+            "clock: the comparisons of {} are not on a line: a clock stood still, or a clock \
+             daemon changed its rate; the bound has the difference",
+            first_of(hosts)
+        )
+    })
 }
 
 /// Lines on wall clocks that are wrong.

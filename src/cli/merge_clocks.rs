@@ -34,10 +34,9 @@ const LINE_NS: u64 = 3_600_000_000_000;
 struct ComparedBoot {
     host: ClockedHost,
     wall: Vec<ClockReading>,
+    readings: Vec<OffsetReading>,
     clock: MessageClock,
     source: ClockSource,
-    /// Last time of a comparison.
-    last: KernelTime,
     /// First and last time of its recordings.
     span: Option<[KernelTime; 2]>,
 }
@@ -53,27 +52,27 @@ struct CommonClock {
 
 /// Gives the recordings of compared hosts the clocks of these files and directories.
 pub(super) fn apply(survey: &mut JobSurvey, names: &[PathBuf]) {
-    let files = read_all(names, &mut survey.left_out);
-    let Some(reference) = choose_reference(&files) else { return };
-    let mut boots = boots_of(files, &reference, &mut survey.left_out);
+    let files = read_all(names, &mut survey.left_out_clocks);
+    let Some(reference) = choose_reference(&files, &survey.logs) else { return };
+    let mut boots = boots_of(files, &reference, &mut survey.left_out_clocks);
     for log in &survey.logs {
-        if let Some(boot) = boots.iter_mut().find(|boot| boot.is_of(log)) {
+        if let Some(boot) = place_of(&boots, log).and_then(|place| boots.get_mut(place)) {
             let [start, end] = boot.span.unwrap_or([log.start; 2]);
-            // A recording without an end may have lasted until the last comparison.
-            let last = if log.has_end { log.end } else { boot.last };
-            boot.span = Some([start.min(log.start), end.max(last).max(log.start)]);
+            boot.span = Some([start.min(log.start), end.max(log.end).max(log.start)]);
         }
     }
     let common = common_clock(&boots);
-    survey.replace_clocks(&|log| match boots.iter().find(|boot| boot.is_of(log)) {
+    boots.iter_mut().for_each(ComparedBoot::choose_comparisons);
+    let of_log = |log: &SurveyedLog| place_of(&boots, log).and_then(|place| boots.get(place));
+    survey.replace_clocks(&|log| match of_log(log) {
         Some(boot) => (boot.source, boot.wall_clock(log, common)),
         None => (ClockSource::Wall, log.clock.widened_by(common.bound_ns)),
     });
     survey.clock_reference = reference.hostname;
     note_wall_errors(survey, common);
     let excesses = boots.iter().filter(|boot| boot.span.is_some() && boot.clock.has_excess());
-    let notes = excesses.map(|boot| merge_clock_lines::excess(&boot.host.hostname));
-    survey.clock_notes.extend(notes.collect::<Vec<_>>());
+    let names: Vec<&str> = excesses.map(|boot| boot.host.hostname.as_str()).collect();
+    survey.clock_notes.extend(merge_clock_lines::excess(&names));
 }
 
 /// Reads all files that the arguments name; those that cannot be used are left out.
@@ -128,17 +127,48 @@ fn read(path: &Path) -> Result<ClockFile, String> {
     ClockFile::parse(&bytes)
 }
 
-/// Returns the host with which most clocks were compared.
-fn choose_reference(files: &[ClockFile]) -> Option<ClockedHost> {
+/// Returns the host with which most clocks of recordings were compared.
+fn choose_reference(files: &[ClockFile], logs: &[SurveyedLog]) -> Option<ClockedHost> {
+    let mut logs_of: BTreeMap<&str, Vec<&SurveyedLog>> = BTreeMap::new();
+    for log in logs {
+        logs_of.entry(&log.identity.name).or_default().push(log);
+    }
+    let is_recorded = |file: &&ClockFile| {
+        let wall: Vec<ClockReading> = file.wall_readings().collect();
+        let of_host = logs_of.get(file.host.hostname.as_str());
+        of_host.into_iter().flatten().any(|log| is_log_of(log, &file.host, &wall))
+    };
+    let recorded: Vec<&ClockFile> = files.iter().filter(is_recorded).collect();
+    // Without any, the last lines name the hosts whose clocks were not compared.
+    let counting = if recorded.is_empty() { files.iter().collect() } else { recorded };
     let mut counts: BTreeMap<&ClockedHost, usize> = BTreeMap::new();
-    for file in files {
+    for file in counting {
         *counts.entry(&file.reference).or_default() += 1;
     }
     let most = counts.into_iter().max_by_key(|(_, count)| *count);
     most.map(|(reference, _)| reference.clone())
 }
 
-/// Returns the boots that were compared with this reference.
+/// True if a log is of the boot of a host with these readings of both clocks.
+fn is_log_of(log: &SurveyedLog, host: &ClockedHost, wall: &[ClockReading]) -> bool {
+    let is_boot = |first| wall.iter().any(|reading| wall_clock::is_same_boot(*reading, first));
+    log.identity.log.is_none()
+        && log.identity.name == host.hostname
+        && log.first_reading.is_some_and(is_boot)
+        && log.identity.kernel
+            == format!("{} {} {}", host.kernel_release, host.kernel_version, host.machine)
+}
+
+/// Returns the place of a log's boot among these, which are in the order of their hosts' names.
+fn place_of(boots: &[ComparedBoot], log: &SurveyedLog) -> Option<usize> {
+    let name = &log.identity.name;
+    let first = boots.partition_point(|boot| boot.host.hostname < *name);
+    let of_host = boots.iter().enumerate().skip(first);
+    let mut of_host = of_host.take_while(|(_, boot)| boot.host.hostname == *name);
+    of_host.find(|(_, boot)| is_log_of(log, &boot.host, &boot.wall)).map(|(place, _)| place)
+}
+
+/// Returns the boots that were compared with this reference, in the order of their hosts' names.
 fn boots_of(
     files: Vec<ClockFile>,
     reference: &ClockedHost,
@@ -151,7 +181,8 @@ fn boots_of(
         if file.reference != *reference {
             let reason = format!(
                 "it is a comparison with {}, and others are with {}",
-                file.reference.hostname, reference.hostname
+                named(&file.reference),
+                named(reference)
             );
             let path = format!("clock of {}", file.host.hostname).into();
             left_out.push(OmittedLog { path, reason });
@@ -167,12 +198,15 @@ fn boots_of(
             true => (MessageClock::of_reference(), ClockSource::Reference),
             false => (MessageClock::of(&readings)?, ClockSource::Messages),
         };
-        let times = wall.iter().map(|reading| reading.time);
-        let times = times.chain(readings.iter().map(|reading| reading.time));
-        let last = times.max().unwrap_or(KernelTime(0));
-        Some(ComparedBoot { host, wall, clock, source, last, span: None })
+        Some(ComparedBoot { host, wall, readings, clock, source, span: None })
     };
     readings.into_iter().filter_map(boot).collect()
+}
+
+/// Name of a host, with the begin of its boot's identifier.
+fn named(host: &ClockedHost) -> String {
+    let boot: String = host.boot_id.chars().take(8).collect();
+    format!("{} (boot {boot})", host.hostname)
 }
 
 /// Returns the clock of the archive: the wall clock of the reference, or of another host if that is
@@ -195,15 +229,11 @@ fn common_clock(boots: &[ComparedBoot]) -> CommonClock {
 }
 
 impl ComparedBoot {
-    /// True if a log is of this boot.
-    fn is_of(&self, log: &SurveyedLog) -> bool {
-        let host = &self.host;
-        let kernel = format!("{} {} {}", host.kernel_release, host.kernel_version, host.machine);
-        let is_host = log.identity.name == host.hostname && log.identity.kernel == kernel;
-        let is_boot = |first: ClockReading| {
-            self.wall.iter().any(|reading| wall_clock::is_same_boot(*reading, first))
-        };
-        is_host && log.identity.log.is_none() && log.first_reading.is_some_and(is_boot)
+    /// Chooses the comparisons that surround its recordings.
+    fn choose_comparisons(&mut self) {
+        let found = self.span.and_then(|span| MessageClock::around(&self.readings, span));
+        // The reference has none.
+        self.clock = found.unwrap_or(self.clock);
     }
 
     /// Returns the clock of a log of this boot.
@@ -274,14 +304,14 @@ mod tests {
             file("node2", "node1", wall),
             file("node3", "node2", wall),
         ];
-        let reference = choose_reference(&files).expect("a reference");
+        let reference = choose_reference(&files, &[]).expect("a reference");
         assert_eq!(reference.hostname, "node1");
         let mut left_out = Vec::new();
         let boots = boots_of(files, &reference, &mut left_out);
         assert_eq!(boots.len(), 2);
         assert_eq!(left_out.len(), 1);
-        assert!(left_out.iter().all(|left| left.reason.contains("with node2")));
-        assert!(choose_reference(&[]).is_none());
+        assert!(left_out.iter().all(|left| left.reason.contains("with node2 (boot b)")));
+        assert!(choose_reference(&[], &[]).is_none());
     }
 
     /// Fails if a reference without a set clock dates all others back to 1970.

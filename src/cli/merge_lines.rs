@@ -24,6 +24,7 @@ const MOVED_NS: u64 = 20_000;
 pub(super) fn print(merged: &Merged, archive: &Path) {
     let survey = &merged.survey;
     left_out(&survey.left_out);
+    left_out_clocks(survey);
     for OmittedLog { path, reason } in merged.incomplete.iter().take(SHOWN_MAX) {
         print_error(&format!("INCOMPLETE: {}: {reason}", path.display()));
     }
@@ -54,10 +55,19 @@ pub(super) fn clock_lines(survey: &JobSurvey) -> Vec<String> {
 
 /// Prints the recordings that are left out.
 pub(super) fn left_out(left_out: &[OmittedLog]) {
+    left_out_of(left_out, "recording left out");
+}
+
+/// Prints the comparisons of clocks that are left out.
+pub(super) fn left_out_clocks(survey: &JobSurvey) {
+    left_out_of(&survey.left_out_clocks, "file of clocks left out");
+}
+
+fn left_out_of(left_out: &[OmittedLog], noun: &str) {
     for OmittedLog { path, reason } in left_out.iter().take(SHOWN_MAX) {
         print_error(&format!("LEFT OUT: {}: {reason}", path.display()));
     }
-    more(left_out.len(), "recording left out").iter().for_each(|line| print_error(line));
+    more(left_out.len(), noun).iter().for_each(|line| print_error(line));
 }
 
 /// Line on things that are not shown.

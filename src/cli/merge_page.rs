@@ -45,6 +45,7 @@ pub(super) fn write(
     write_file(place, &page::job_page(&input), go_on)?;
     let incomplete = facts.gaps.iter().filter(|gap| !gap.is_left_out);
     merge_lines::left_out(&survey.left_out);
+    merge_lines::left_out_clocks(survey);
     for gap in incomplete.clone().take(SHOWN_MAX) {
         print_error(&format!("INCOMPLETE: {}: {}", gap.path, gap.reason));
     }
@@ -54,7 +55,7 @@ pub(super) fn write(
     }
     let lines = first_finding(&input).into_iter().chain(facts.warnings.iter().cloned());
     lines.chain(facts.notes.iter().cloned()).for_each(|line| print_line(&line));
-    Ok(survey.left_out.is_empty() && !folded.has_damage)
+    Ok(survey.has_all() && !folded.has_damage)
 }
 
 /// First sentence of the report.

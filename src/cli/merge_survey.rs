@@ -34,6 +34,7 @@ pub(super) struct SurveyedLog {
     /// Clock of its times; the offset that the user gave is not in it.
     pub(super) clock: WallClock,
     pub(super) start: KernelTime,
+    /// End; without an end record the last time of a frame.
     pub(super) end: KernelTime,
     /// True if the whole machine was recorded.
     pub(super) is_system: bool,
@@ -116,6 +117,8 @@ pub(super) struct JobSurvey {
     pub(super) logs: Vec<SurveyedLog>,
     pub(super) hosts: Vec<SurveyedHost>,
     pub(super) left_out: Vec<OmittedLog>,
+    /// Files of clocks that are left out.
+    pub(super) left_out_clocks: Vec<OmittedLog>,
     /// Wall clock at time 0 of the archive, ns since 1970; 0: no recording has dates.
     pub(super) zero_wall_ns: u64,
     /// Host with whose clock messages have compared others; empty: there is none.
@@ -232,11 +235,12 @@ impl JobSurvey {
     }
 
     /// Replaces the clock of each recording by the one that `find` knows for it and its old one;
-    /// recordings of one boot get the same.
+    /// a boot gets the one with the largest bound.
     pub(super) fn replace_clocks(
         &mut self,
         find: &dyn Fn(&SurveyedLog) -> (ClockSource, WallClock),
     ) {
+        self.hosts.iter_mut().flat_map(|host| &mut host.boots).for_each(|boot| boot.1 = None);
         for log in &mut self.logs {
             let found = find(log);
             (log.clock_source, log.clock) = found;
@@ -244,7 +248,7 @@ impl JobSurvey {
             {
                 let mut boots = host.boots.iter_mut();
                 if let Some(boot) = boots.find(|boot| boot.0.contains(first)) {
-                    boot.1 = Some(log.clock);
+                    boot.1 = Some(boot.1.map_or(log.clock, |known| known.or_less_known(log.clock)));
                 }
             }
         }
@@ -278,6 +282,11 @@ impl JobSurvey {
                 }
             }
         }
+    }
+
+    /// Returns true if nothing that was named is left out.
+    pub(super) fn has_all(&self) -> bool {
+        self.left_out.is_empty() && self.left_out_clocks.is_empty()
     }
 
     /// Returns the error bound of the order of two events of different clocks, ns: 0 if there is
@@ -370,6 +379,10 @@ fn look(path: &Path) -> Result<SurveyedLog, CliError> {
         pipeline::open::<_, Infallible>(file).map_err(|error| CliError::pipeline(path, &error))?;
     let end = regular::open_named(path).and_then(trailing_facts::end).map_err(failed)?;
     let start = KernelTime(header.clock.start_ns);
+    let last = match &end {
+        Some(end) => Some(KernelTime(end.end_ns)),
+        None => regular::open_named(path).and_then(trailing_facts::last_time).map_err(failed)?,
+    };
     let print = print_of(&header);
     let host = &header.host;
     let mut identity = HostIdentity {
@@ -390,7 +403,7 @@ fn look(path: &Path) -> Result<SurveyedLog, CliError> {
         host: 0,
         clock: WallClock::without_dates(start, 0),
         start,
-        end: end.as_ref().map_or(start, |end| KernelTime(end.end_ns)),
+        end: last.unwrap_or(start),
         is_system: header.scope.mode == "system",
         first_reading: readings.first().copied(),
         clock_source: ClockSource::default(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::clock_wire::{ANSWER_BYTES, ClockAnswer, ClockMessage, ClockSecret, GREETING_BYTES};
 use super::{clock, random, thread};
-use crate::capture::clock_exchange::Exchange;
+use crate::capture::clock_exchange::{Exchange, KEPT};
 use crate::units::KernelTime;
 
 /// Time for a connection, ns: in a cluster it takes less than a millisecond.
@@ -28,6 +28,8 @@ pub const MESSAGES: u64 = 256;
 #[derive(Debug)]
 pub struct ClockConnection {
     stream: TcpStream,
+    /// End of the comparison.
+    deadline: KernelTime,
 }
 
 impl ClockConnection {
@@ -41,17 +43,7 @@ impl ClockConnection {
         secret: &ClockSecret,
         deadline: KernelTime,
     ) -> io::Result<Self> {
-        let stream = TcpStream::connect_timeout(&address, left(deadline, CONNECT_NS)?)?;
-        stream.set_nodelay(true)?;
-        let mut connection = Self { stream };
-        connection.send(&secret.host_greeting())?;
-        let mut greeting = [0; GREETING_BYTES];
-        let soon = KernelTime(clock::now().0.saturating_add(GREETING_NS).min(deadline.0));
-        connection.receive(&mut greeting, soon)?;
-        if greeting != secret.reference_greeting() {
-            let text = "another program answers at its address";
-            return Err(io::Error::new(io::ErrorKind::InvalidData, text));
-        }
+        let mut connection = Self::greet(address, secret, deadline)?;
         let mut begin = [0; ANSWER_BYTES];
         connection.receive(&mut begin, deadline)?;
         match ClockAnswer::decode(begin) {
@@ -60,33 +52,66 @@ impl ClockConnection {
         }
     }
 
-    /// Asks for the reference's clock again and again.
+    /// True if the reference with this secret answers at an address before the deadline.
+    pub fn is_answered(address: SocketAddr, secret: &ClockSecret, deadline: KernelTime) -> bool {
+        Self::greet(address, secret, deadline).is_ok()
+    }
+
+    /// Connects, and exchanges the secret.
+    fn greet(address: SocketAddr, secret: &ClockSecret, deadline: KernelTime) -> io::Result<Self> {
+        let stream = TcpStream::connect_timeout(&address, left(deadline, CONNECT_NS)?)?;
+        stream.set_nodelay(true)?;
+        let mut connection = Self { stream, deadline };
+        connection.send(&secret.host_greeting())?;
+        let mut greeting = [0; GREETING_BYTES];
+        let soon = KernelTime(clock::now().0.saturating_add(GREETING_NS).min(deadline.0));
+        connection.receive(&mut greeting, soon)?;
+        if greeting != secret.reference_greeting() {
+            let text = "another program answers at its address";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+        }
+        Ok(connection)
+    }
+
+    /// Asks for the reference's clock again and again. A connection that breaks ends the exchanges;
+    /// it is an error if there are too few.
     ///
     /// # Errors
     ///
     /// `InvalidData`: an answer is none; `TimedOut`; those of `recv(2)`.
     pub fn exchanges(&mut self) -> io::Result<Vec<Exchange>> {
-        let last = KernelTime(clock::now().0.saturating_add(MESSAGES_NS));
+        let last = clock::now().0.saturating_add(MESSAGES_NS).min(self.deadline.0);
         let mut exchanges = Vec::new();
         for number in 0..MESSAGES {
-            let sent_ns = clock::now().0;
-            self.send(&ClockMessage::Ask(number).encode())?;
-            let mut bytes = [0; ANSWER_BYTES];
-            self.receive(&mut bytes, KernelTime(sent_ns.saturating_add(ANSWER_NS)))?;
-            let returned_ns = clock::now().0;
-            let answer = ClockAnswer::decode(bytes);
-            let ClockAnswer { received_ns, answered_ns, .. } = answer;
-            let exchange = Exchange { sent_ns, received_ns, answered_ns, returned_ns };
-            if answer.number != number || exchange.reading().is_none() {
-                return Err(no_answer());
+            match self.exchange(number) {
+                Ok(exchange) => exchanges.push(exchange),
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => return Err(error),
+                Err(_) if exchanges.len() >= KEPT => break,
+                Err(error) => return Err(error),
             }
-            exchanges.push(exchange);
-            if returned_ns > last.0 {
+            if clock::now().0 > last {
                 break;
             }
             pause()?;
         }
         Ok(exchanges)
+    }
+
+    /// Asks for the reference's clock.
+    fn exchange(&mut self, number: u64) -> io::Result<Exchange> {
+        let sent_ns = clock::now().0;
+        self.send(&ClockMessage::Ask(number).encode())?;
+        let mut bytes = [0; ANSWER_BYTES];
+        let last = sent_ns.saturating_add(ANSWER_NS).min(self.deadline.0);
+        self.receive(&mut bytes, KernelTime(last))?;
+        let returned_ns = clock::now().0;
+        let answer = ClockAnswer::decode(bytes);
+        let ClockAnswer { received_ns, answered_ns, .. } = answer;
+        let exchange = Exchange { sent_ns, received_ns, answered_ns, returned_ns };
+        match answer.number == number && exchange.reading().is_some() {
+            true => Ok(exchange),
+            false => Err(no_answer()),
+        }
     }
 
     /// Ends the comparison: this host's clock is known with this bound, ns.
@@ -96,6 +121,12 @@ impl ClockConnection {
     /// Those of `send(2)`.
     pub fn end(mut self, bound_ns: u64) -> io::Result<()> {
         self.send(&ClockMessage::End(bound_ns).encode())
+    }
+
+    /// Ends the comparison: this host's clock is not known. The reference need not wait for it.
+    pub fn fail(mut self) {
+        // Without the message it waits until its deadline.
+        let _ = self.send(&ClockMessage::Failed.encode());
     }
 
     fn send(&mut self, bytes: &[u8]) -> io::Result<()> {

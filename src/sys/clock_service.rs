@@ -9,7 +9,7 @@
 //! sockets are non-blocking, and each state has a limit.
 
 use std::io::{self, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -65,6 +65,8 @@ enum PeerStep {
     Open,
     /// The host has ended, with this bound, ns.
     Ended(u64),
+    /// The host has ended without a comparison.
+    Failed,
     /// The peer broke the rules, or its connection ended.
     Closed,
 }
@@ -75,9 +77,7 @@ pub struct ClockService {
     listener: TcpListener,
     secret: ClockSecret,
     peers: Vec<ServedPeer>,
-    /// Hosts that have ended, and the largest of their bounds, ns.
-    ended: u64,
-    bound_ns: u64,
+    served: ServedHosts,
 }
 
 /// Result of a comparison of clocks at the reference.
@@ -85,27 +85,32 @@ pub struct ClockService {
 pub struct ServedHosts {
     /// Number of processes that ended in order.
     pub ended: u64,
+    /// Number of processes that ended and said that they had failed.
+    pub failed: u64,
     /// Largest error bound of a host, ns.
     pub bound_ns: u64,
 }
 
 impl ClockService {
-    /// Listens on all addresses of this host, at this port; 0: at a free one.
+    /// Listens at the first of these addresses that this host has; port 0: at a free one.
     ///
     /// # Errors
     ///
-    /// `AddrInUse`; those of `bind(2)`.
-    pub fn listen(port: u16, secret: ClockSecret) -> io::Result<Self> {
-        // A host without IPv6 refuses the first one.
-        let listener = TcpListener::bind(("::", port));
-        let listener = match listener {
-            Err(error) if error.kind() != io::ErrorKind::AddrInUse => {
-                TcpListener::bind(("0.0.0.0", port))
+    /// `AddrInUse`, `AddrNotAvailable`; those of `bind(2)`.
+    pub fn listen(addresses: &[SocketAddr], secret: ClockSecret) -> io::Result<Self> {
+        let mut failure = io::Error::from(io::ErrorKind::AddrNotAvailable);
+        for address in addresses {
+            match TcpListener::bind(address) {
+                Ok(listener) => {
+                    listener.set_nonblocking(true)?;
+                    let served = ServedHosts::default();
+                    return Ok(Self { listener, secret, peers: Vec::new(), served });
+                }
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(error),
+                Err(error) => failure = error,
             }
-            bound => bound,
-        }?;
-        listener.set_nonblocking(true)?;
-        Ok(Self { listener, secret, peers: Vec::new(), ended: 0, bound_ns: 0 })
+        }
+        Err(failure)
     }
 
     /// Returns the port.
@@ -123,12 +128,12 @@ impl ClockService {
     ///
     /// Those of `poll(2)`.
     pub fn serve(mut self, expected: u64, deadline: KernelTime) -> io::Result<ServedHosts> {
-        while self.ended < expected && clock::now() < deadline {
+        while self.served.ended + self.served.failed < expected && clock::now() < deadline {
             self.close_late();
             self.begin();
             self.wait()?;
         }
-        Ok(ServedHosts { ended: self.ended, bound_ns: self.bound_ns })
+        Ok(self.served)
     }
 
     /// Waits for messages or connections, and handles them.
@@ -160,9 +165,10 @@ impl ClockService {
             match step {
                 PeerStep::Open => open.push(peer),
                 PeerStep::Ended(bound_ns) => {
-                    self.ended += 1;
-                    self.bound_ns = self.bound_ns.max(bound_ns);
+                    self.served.ended += 1;
+                    self.served.bound_ns = self.served.bound_ns.max(bound_ns);
                 }
+                PeerStep::Failed => self.served.failed += 1,
                 PeerStep::Closed => {}
             }
         }
@@ -255,6 +261,7 @@ impl ServedPeer {
         message.iter_mut().zip(self.received).for_each(|(byte, from)| *byte = from);
         match ClockMessage::decode(message) {
             ClockMessage::End(bound_ns) => PeerStep::Ended(bound_ns),
+            ClockMessage::Failed => PeerStep::Failed,
             ClockMessage::Ask(number) => {
                 let (received_ns, answered_ns) = (received.0, clock::now().0);
                 let answer = ClockAnswer { number, received_ns, answered_ns };

@@ -7,11 +7,12 @@
 //!                    ◄───────────── BEGIN, when it is this host's turn
 //!   number, 0        ─────────────────────►              16 bytes, some hundred times
 //!                    ◄───────────── number, t2, t3       24 bytes
-//!   END, bound       ─────────────────────►
+//!   END, bound       ─────────────────────►              or FAILED, 0
 //! ```
 //!
-//! Both halves of the secret are in a file that only the user of the job can read: each side proves
-//! that it is a process of this user. Numbers are little-endian.
+//! Both halves of the secret are in a file that only the user of the job can read: other users of
+//! the hosts cannot take part. A program on the network path can: it sees the secret, and nothing
+//! is signed. Numbers are little-endian.
 
 use std::io;
 
@@ -36,6 +37,9 @@ pub const ANSWER_BYTES: usize = 24;
 
 /// Number of the first answer and of the last message.
 const END: u64 = u64::MAX;
+
+/// Number of the last message of a host whose clock was not compared.
+const FAILED: u64 = u64::MAX - 1;
 
 /// Secret of a comparison, which both sides prove to know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,6 +85,8 @@ pub enum ClockMessage {
     Ask(u64),
     /// The host has ended; its clock is known with this bound, ns.
     End(u64),
+    /// The host has ended, and its clock is not known.
+    Failed,
 }
 
 impl ClockMessage {
@@ -89,6 +95,7 @@ impl ClockMessage {
         let words = match self {
             Self::Ask(number) => [number, 0],
             Self::End(bound_ns) => [END, bound_ns],
+            Self::Failed => [FAILED, 0],
         };
         joined(words)
     }
@@ -97,6 +104,7 @@ impl ClockMessage {
     pub fn decode(bytes: [u8; MESSAGE_BYTES]) -> Self {
         match split::<2, MESSAGE_BYTES>(bytes) {
             [END, bound_ns] => Self::End(bound_ns),
+            [FAILED, _] => Self::Failed,
             [number, _] => Self::Ask(number),
         }
     }
@@ -150,7 +158,8 @@ mod tests {
 
     #[test]
     fn messages_survive_their_bytes() {
-        for message in [ClockMessage::Ask(0), ClockMessage::Ask(258), ClockMessage::End(9_001)] {
+        let ends = [ClockMessage::End(9_001), ClockMessage::Failed];
+        for message in [ClockMessage::Ask(0), ClockMessage::Ask(258)].into_iter().chain(ends) {
             assert_eq!(ClockMessage::decode(message.encode()), message);
         }
         let answer = ClockAnswer { number: 3, received_ns: u64::MAX, answered_ns: 1 << 40 };

@@ -111,12 +111,26 @@ pub fn own_place() -> Option<JobPlace> {
     of_environment(&|name| std::env::var(name).ok())
 }
 
-/// Returns a number that is the same for all processes which one command of a launcher has started,
-/// as far as the launcher tells its commands from each other.
+/// Returns a number that is the same for all processes which one command of a launcher has started
+/// on any node, as far as the launcher tells its commands from each other.
 pub fn own_job_number() -> u64 {
     let mut hasher = DefaultHasher::new();
-    JOB_NAMES.map(|name| std::env::var(name).ok()).hash(&mut hasher);
+    command_name(&|name| std::env::var(name).ok()).hash(&mut hasher);
     hasher.finish()
+}
+
+/// Returns the name of the launcher's command that started the process with these variables: one
+/// identifier, since the nodes of a job may have different ones of the others. Processes on the
+/// node of `mpirun` have what its own process has, and those on other nodes what its agents have.
+fn command_name(variable: &dyn Fn(&str) -> Option<String>) -> [String; 3] {
+    if let Some(namespace) = variable("PMIX_NAMESPACE") {
+        return ["pmix".to_owned(), namespace, String::new()];
+    }
+    let place = of_environment(variable).unwrap_or_default();
+    let is_step = launcher(variable).is_some_and(|launcher| launcher.manager.is_some());
+    // Agents of another launcher run in a step of their own.
+    let step = if is_step { place.step } else { String::new() };
+    [place.manager, place.id, step]
 }
 
 /// Returns the number of this process among those of its job on this node, if a launcher gave it
@@ -333,6 +347,34 @@ mod tests {
         };
         let of_flux = ["FLUX_TASK_RANK=1", "FLUX_JOB_SIZE=2", "FLUX_JOB_ID=f1", "SLURM_STEP_ID=0"];
         check(&[of_slurm, of_flux].concat(), Some(flux));
+    }
+
+    /// Fails if processes of one command look for each other under different names, or those of
+    /// two commands under the same.
+    #[test]
+    fn command_has_one_name_on_all_nodes() {
+        let name = |parts: &[&[&str]]| {
+            let text = parts.concat().join("\0");
+            command_name(&|name| value_in(text.as_bytes(), name))
+        };
+        let step: &[&str] = &["SLURM_STEP_ID=4", "SLURM_PROCID=1", "FLUX_JOB_ID=f1"];
+        let pbs: &[&str] = &["PBS_JOBID=7.server"];
+        let slurm: &[&str] = &["SLURM_JOB_ID=4711"];
+        // Open MPI sets the name space on all nodes.
+        let open_mpi: &[&str] = &["OMPI_COMM_WORLD_RANK=1", "PMIX_NAMESPACE=868810753"];
+        for one_side in [step, pbs, slurm] {
+            assert_eq!(name(&[open_mpi]), name(&[open_mpi, one_side]), "{one_side:?}");
+        }
+        let other: &[&str] = &["OMPI_COMM_WORLD_RANK=1", "PMIX_NAMESPACE=868810754"];
+        assert_ne!(name(&[open_mpi]), name(&[other]));
+        // Agents of Hydra that srun starts have a step; the one on the first node has none.
+        let hydra: &[&str] = &["PMI_RANK=1", "MPI_LOCALRANKID=0"];
+        let agent: &[&str] = &["SLURM_STEP_ID=4", "SLURM_PROCID=1"];
+        assert_eq!(name(&[hydra, slurm]), name(&[hydra, slurm, agent]));
+        assert_ne!(name(&[hydra, slurm]), name(&[hydra]));
+        let steps = ["SLURM_STEP_ID=0", "SLURM_STEP_ID=1"];
+        let [first, second] = steps.map(|step| name(&[slurm, &["SLURM_PROCID=0", step]]));
+        assert_ne!(first, second);
     }
 
     #[test]

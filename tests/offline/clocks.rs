@@ -1,7 +1,7 @@
 //! `clocks` and `merge --clocks`: clocks that messages compare, with errors that are injected into
 //! the messages, the files and the logs, so that the truth is known.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -12,11 +12,14 @@ use std::time::Duration;
 use iotrace_perf::capture::clock_exchange::{
     ClockFile, ClockedHost, Exchange, FORMAT, OffsetReading, VERSION, WallReading,
 };
+use iotrace_perf::capture::format::FrameKind;
 use iotrace_perf::capture::message_clock::MessageClock;
+use iotrace_perf::capture::reader::{Item, Reader};
+use iotrace_perf::capture::writer::Writer;
 use iotrace_perf::units::KernelTime;
 use serde_json::Value;
 
-use crate::merge::{DD, MS, Made, S, bound, definitions, merge, spans, unpadded};
+use crate::merge::{DD, MS, Made, S, bound, definitions, merge, property, spans, unpadded};
 use crate::support::driver::process::{Finished, run, wait};
 use crate::support::driver::recording::{BINARY, TIMEOUT, wait_until};
 use crate::support::machine::requirements::{Need, require, require_all};
@@ -39,7 +42,7 @@ fn variables(command: &mut Command, rank: u32, job: &Path) {
 }
 
 /// Returns the rendezvous that rank 0 has left.
-fn rendezvous(dir: &Path) -> Option<PathBuf> {
+pub(crate) fn rendezvous(dir: &Path) -> Option<PathBuf> {
     let entries = fs::read_dir(dir).ok()?.filter_map(Result::ok);
     let name = |path: &PathBuf| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     // While it is written it has one more part.
@@ -49,7 +52,7 @@ fn rendezvous(dir: &Path) -> Option<PathBuf> {
 
 /// Files of a directory, by host.
 #[track_caller]
-fn files(dir: &Path) -> Vec<ClockFile> {
+pub(crate) fn files(dir: &Path) -> Vec<ClockFile> {
     let entries = fs::read_dir(dir).expect("a directory").map(|entry| entry.expect("one").path());
     let is_file = |path: &PathBuf| path.extension().is_some_and(|end| end == "json");
     let parsed = entries
@@ -129,12 +132,12 @@ fn copy(from: &mut TcpStream, to: &mut TcpStream, bytes: &mut [u8]) {
     to.write_all(bytes).expect("connected");
 }
 
-fn start(mut command: Command) -> Child {
+pub(crate) fn start(mut command: Command) -> Child {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().expect("it starts")
 }
 
-fn ended(mut child: Child) -> (Option<i32>, String) {
+pub(crate) fn ended(mut child: Child) -> (Option<i32>, String) {
     let status = wait(&mut child, TIMEOUT).expect("it ends");
     let mut said = String::new();
     child.stderr.take().expect("a pipe").read_to_string(&mut said).expect("text");
@@ -169,7 +172,9 @@ fn injected_offset_of_two_processes_is_within_the_bound() {
         let [first, second] = files(&dir).try_into().expect("two hosts");
         assert!(first.is_reference() && !second.is_reference());
         assert_eq!((second.host.hostname.as_str(), second.shortest.len()), ("node2", 16));
-        assert_eq!((second.reference.hostname.as_str(), second.exchanges), ("node1", 256));
+        // A busy machine has fewer in the time.
+        assert!((16..=256).contains(&second.exchanges), "{}", second.exchanges);
+        assert_eq!(second.reference.hostname, "node1");
         let reading = second.reading().expect("a reading");
         check_offset(&path, reading);
         // After ten minutes: the file is moved, and with it both clocks.
@@ -452,4 +457,132 @@ fn known_offsets_move_compared_hosts() {
     let times: Vec<(u64, u64)> = spans(&archive).into_values().collect();
     let found = times[times.len() / 2].0 - times[0].0;
     assert!(found.abs_diff(12 * MS) < 20_000, "{found}");
+}
+
+/// Copies a recording without its end, and adds a frame at a later time.
+#[track_caller]
+fn without_end(log: &Path, to: &Path, last: u64) {
+    let bytes = fs::read(log).expect("a log");
+    let mut reader = Reader::new(bytes.as_slice()).expect("a log");
+    let mut writer = Writer::new(File::create_new(to).expect("a file")).expect("space");
+    let mut offset = 16;
+    while let Some(Item::Frame(frame, _)) = reader.next_item().expect("memory") {
+        let length = 52 + frame.stored_bytes as usize;
+        if frame.kind != FrameKind::END {
+            writer.frames(&bytes[offset..offset + length]).expect("space");
+        }
+        offset += length;
+    }
+    writer.round(KernelTime(last)).expect("space");
+}
+
+/// Fails if events after the last comparison are said to be known as well as those before it,
+/// because their recording has no end.
+#[test]
+fn recording_without_an_end_is_in_the_bound_up_to_its_last_frame() {
+    if !require(Need::Otf2Print) {
+        return;
+    }
+    let dir = scratch_dir("cut");
+    let mut job = compared_job(dir.path(), Injected { offset_ns: 0, drift_ppb: 0 }, 0);
+    let cut = dir.path().join("cut.iocap");
+    // The last comparison is at 580 s.
+    without_end(&job.logs[1], &cut, job.span[0] + 1_580 * S);
+    job.logs[1] = cut;
+    let archive = dir.path().join("job.otf2");
+    let finished = merged_with(&job, &archive, &[]);
+    assert_eq!(finished.status.code(), Some(1), "{}", finished.stderr());
+    let bound = bound(&archive);
+    assert!((200 * MS..230 * MS).contains(&bound), "{bound}: {}", finished.stderr());
+}
+
+/// Writes the first comparison of beta anew: later, and off by this much.
+#[track_caller]
+fn add_comparison(job: &ComparedJob, later_ns: i64, off_ns: i64) {
+    let of_beta = files(&job.clocks).into_iter().filter(|file| file.host.hostname == "beta");
+    let first = of_beta.min_by_key(|file| file.wall[0].time_ns).expect("a comparison");
+    let moved = |time: u64, by: i64| time.saturating_add_signed(by);
+    let mut file = first.clone();
+    for exchange in &mut file.shortest {
+        exchange.sent_ns = moved(exchange.sent_ns, later_ns);
+        exchange.returned_ns = moved(exchange.returned_ns, later_ns);
+        exchange.received_ns = moved(exchange.received_ns, later_ns + off_ns);
+        exchange.answered_ns = moved(exchange.answered_ns, later_ns + off_ns);
+    }
+    for reading in &mut file.wall {
+        reading.time_ns = moved(reading.time_ns, later_ns);
+        reading.realtime_ns = moved(reading.realtime_ns, later_ns);
+    }
+    let path = job.clocks.join(format!("added{later_ns}.json"));
+    fs::write(path, serde_json::to_vec(&file).expect("JSON")).expect("space");
+}
+
+/// Fails if a comparison long before the recordings has a part in their clocks, or if one that
+/// does not fit is in no bound.
+#[test]
+fn comparisons_that_surround_the_recordings_count() {
+    if !require(Need::Otf2Print) {
+        return;
+    }
+    let dir = scratch_dir("surrounding");
+    let job = compared_job(dir.path(), Injected { offset_ns: 7_000_000, drift_ppb: 0 }, 0);
+    add_comparison(&job, -10 * S.cast_signed(), 5_000_000);
+    let archive = dir.path().join("before.otf2");
+    let said = merged_with(&job, &archive, &[]).success().stderr();
+    let found = bound(&archive);
+    assert!((5_000..60_000).contains(&found) && !said.contains("not on a line"), "{found}: {said}");
+    add_comparison(&job, 10 * S.cast_signed(), 300_000_000);
+    let archive = dir.path().join("between.otf2");
+    let said = merged_with(&job, &archive, &[]).success().stderr();
+    let found = bound(&archive);
+    assert!(found > 299 * MS && said.contains("of beta are not on a line"), "{found}: {said}");
+}
+
+/// Fails if comparisons of hosts without recordings choose the reference, or count as recordings
+/// that are left out.
+#[test]
+fn comparisons_of_other_hosts_are_left_out() {
+    if !require(Need::Otf2Print) {
+        return;
+    }
+    let dir = scratch_dir("others");
+    let job = compared_job(dir.path(), Injected { offset_ns: 7_000_000, drift_ppb: 0 }, 0);
+    let others = files(&job.clocks).into_iter().filter(|file| !file.is_reference());
+    for (number, file) in others.cycle().take(7).enumerate() {
+        let other = |name: String| ClockedHost { hostname: name, ..file.host.clone() };
+        let host = other(format!("gamma{number}"));
+        let file = ClockFile { host, reference: other("delta".into()), ..file.clone() };
+        let path = job.clocks.join(format!("{}.json", file.host.hostname));
+        fs::write(path, serde_json::to_vec(&file).expect("JSON")).expect("space");
+    }
+    let archive = dir.path().join("job.otf2");
+    let finished = merged_with(&job, &archive, &[]);
+    let said = finished.stderr();
+    assert_eq!(finished.status.code(), Some(1), "{said}");
+    assert!(said.contains("alpha: 1 recording, its clock is the reference"), "{said}");
+    assert!(said.contains("it is a comparison with delta (boot 1), and others"), "{said}");
+    assert_eq!(property(&archive, "IOTRACE::RECORDINGS_LEFT_OUT"), 0);
+}
+
+/// Fails if the bound of a recording whose boot was not compared is taken for that of another one
+/// of the host.
+#[test]
+fn recordings_of_one_boot_have_the_larger_bound() {
+    if !require(Need::Otf2Print) {
+        return;
+    }
+    let dir = scratch_dir("larger");
+    let mut job = compared_job(dir.path(), Injected { offset_ns: 0, drift_ppb: 0 }, 0);
+    // Wall clocks that were set: within a second of each other, and one of the comparison.
+    let of_beta = |ms: u64, name| {
+        let later_ns = (ms * MS).cast_signed();
+        Made { host: "beta", later_ns, ..DD }.write(dir.path(), name)
+    };
+    job.logs.truncate(1);
+    job.logs.extend([of_beta(1_400, "aa"), of_beta(500, "bb")]);
+    let archive = dir.path().join("job.otf2");
+    let said = merged_with(&job, &archive, &[]).success().stderr();
+    assert!(said.contains("no comparison of this boot"), "{said}");
+    let found = bound(&archive);
+    assert!(found > 900 * MS, "{found}: {said}");
 }

@@ -4,6 +4,7 @@
 mod advice_rules;
 mod capsule;
 mod capture_log;
+mod clock_ranks;
 mod clocks;
 mod diff;
 mod engines;

@@ -270,10 +270,16 @@ fn clocks_are_found_within_the_stated_bound() {
 /// Value of the archive's property.
 #[track_caller]
 pub(crate) fn bound(archive: &Path) -> u64 {
+    property(archive, "IOTRACE::CLOCK_ERROR_BOUND_NS")
+}
+
+/// Number in a property of an archive.
+#[track_caller]
+pub(crate) fn property(archive: &Path, name: &str) -> u64 {
     let info = run(Command::new("otf2-print").args(["-I", text(archive)]), TIMEOUT);
     let info = info.expect("it ends").success().stdout();
-    let after = info.split("IOTRACE::CLOCK_ERROR_BOUND_NS").nth(1);
-    let after = after.unwrap_or_else(|| panic!("no bound: {info}"));
+    let after = info.split(name).nth(1);
+    let after = after.unwrap_or_else(|| panic!("no {name}: {info}"));
     let digits = after.trim_start_matches(|letter: char| !letter.is_ascii_digit());
     let end = digits.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(digits.len());
     digits[..end].parse().expect("a number")

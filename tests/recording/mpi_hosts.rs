@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use iotrace_perf::capture::clock_exchange::{ClockFile, OffsetReading};
 use iotrace_perf::capture::format::FrameKind;
@@ -123,7 +124,7 @@ fn first_events(archive: &Path) -> Vec<u64> {
 #[test]
 fn job_on_three_hosts_has_one_clock() {
     let tools = [Need::Program("mpirun"), Need::Program("mpicc"), Need::Program("nsenter")];
-    if !can_record(&[&tools[..], &[Need::Program("ip"), Need::Otf2Print]].concat()) {
+    if !can_record(&[&tools[..], &[Need::Otf2Print, Need::JobHosts]].concat()) {
         return;
     }
     let _turn = alone();
@@ -195,8 +196,6 @@ fn check_archive(dir: &Path, wrong: &[PathBuf], clocks: &Path) {
         "merged 3 recordings of 3 hosts",
         "node1: 1 recording, rank 0, its clock is the reference",
         "node2: 1 recording, rank 1, clock ±",
-        "the wall clock of node2 was 50.0 ms ahead of that of node1",
-        "the wall clock of node3 was 50.0 ms behind that of node1",
     ] {
         assert!(said.contains(part), "{part}: {said}");
     }
@@ -217,12 +216,30 @@ fn check_archive(dir: &Path, wrong: &[PathBuf], clocks: &Path) {
     }
     assert_eq!(rest, [0_u64; 0], "each location is of a host");
     let bound = stated_bound(&archive);
-    assert!(bound < 2_000_000, "{bound} ns: {said}");
+    // Far less than what is wrong, on a busy machine, too.
+    assert!(bound < 20_000_000, "{bound} ns: {said}");
+    for (host, side) in [("node2", "ahead of"), ("node3", "behind")] {
+        let error = wall_error_ns(&said, host, side);
+        // The line has three digits.
+        assert!(error.abs_diff(50_000_000) <= bound + 60_000, "{error} ns, bound {bound}: {said}");
+    }
     for other in &moves[1..] {
         // Both hosts have the kernel's clock.
         let error = other.abs_diff(moves[0]);
         assert!(error <= bound.into(), "{error} ns, bound {bound} ns: {said}");
     }
+}
+
+/// Error of a host's wall clock in the line about it: `the wall clock of HOST was 50.0 ms SIDE`.
+#[track_caller]
+fn wall_error_ns(said: &str, host: &str, side: &str) -> u64 {
+    let begin = format!("the wall clock of {host} was ");
+    let line = said.lines().find_map(|line| Some(line.split_once(&begin)?.1));
+    let line = line.unwrap_or_else(|| panic!("{host}: {said}"));
+    let (ms, rest) = line.split_once(" ms ").unwrap_or_else(|| panic!("{line}"));
+    assert!(rest.starts_with(side), "{line}");
+    let ms: f64 = ms.parse().expect("a number");
+    Duration::from_secs_f64(ms / 1000.0).as_nanos().try_into().expect("small")
 }
 
 /// Value of the archive's property.

@@ -48,6 +48,8 @@ pub(crate) enum Need {
     Cgroup,
     /// An I/O scheduler that only some kernels have; never demanded of CI.
     Scheduler(&'static str),
+    /// Namespaces and virtual networks in which a job has several hosts; never demanded of CI.
+    JobHosts,
 }
 
 /// Python with the modules of [`Need::PythonModule`]: `IOTRACE_PYTHON`, of a virtual environment,
@@ -83,6 +85,7 @@ pub(crate) fn verdict(need: Need, missing: Option<String>, in_ci: bool) -> bool 
             | Need::Cgroup
             | Need::Browser
             | Need::PythonModule(_)
+            | Need::JobHosts
     );
     assert!(!in_ci || may_be_missing, "cannot run in CI: {reason}");
     eprintln!("skipped: {reason}");
@@ -104,6 +107,23 @@ fn missing_cgroup() -> Option<String> {
         Some(Ok(())) => None,
         _ => Some("no control group can be made here".to_owned()),
     }
+}
+
+/// Why a job cannot have several hosts here.
+fn missing_job_hosts() -> Option<String> {
+    let time = ["--uts", "--time", "--monotonic", "7", "--fork", "true"];
+    let devices = "ip link add hub type bridge && ip link add eth0 type veth peer name port1";
+    let name = format!("iotrace-need{}", std::process::id());
+    let kinds = [
+        ("time namespace", runs("unshare", &time)),
+        ("bridge or virtual network device", runs("unshare", &["--net", "sh", "-c", devices])),
+        ("named network namespace", {
+            let is_made = runs("ip", &["netns", "add", &name]);
+            runs("ip", &["netns", "del", &name]) && is_made
+        }),
+    ];
+    let (kind, _) = kinds.into_iter().find(|(_, is_made)| !is_made)?;
+    Some(format!("no {kind} can be made here"))
 }
 
 /// Why a need is not met.
@@ -163,6 +183,7 @@ fn missing(need: Need) -> Option<String> {
         Need::KernelFile(path) => {
             (!Path::new(path).exists()).then(|| format!("the kernel has no {path}"))
         }
+        Need::JobHosts => missing_job_hosts(),
         Need::Scheduler(name) => {
             (!offers(name)).then(|| format!("the kernel offers no I/O scheduler {name}"))
         }
