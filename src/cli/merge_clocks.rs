@@ -13,10 +13,9 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use super::clock_source::ClockSource;
 use super::merge_clock_lines;
-use super::merge_survey::{
-    ClockSource, FIRST_DATE_NS, JobSurvey, OmittedLog, SurveyedLog, WallError,
-};
+use super::merge_survey::{FIRST_DATE_NS, JobSurvey, OmittedLog, SurveyedLog, WallError};
 use crate::capture::clock_exchange::{ClockFile, ClockedHost, OffsetReading};
 use crate::capture::message_clock::MessageClock;
 use crate::capture::wall_clock::{self, ClockReading, READING_ERROR_NS, WallClock};
