@@ -51,6 +51,8 @@ pub(super) struct JobIndex {
     pub(super) left_out: Vec<OmittedEntry>,
     /// Host with whose clock messages have compared others; empty: there is none.
     pub(super) clock_reference: String,
+    /// Error of the wall clock of that host, ns.
+    pub(super) reference_bound_ns: u64,
 }
 
 /// A recording of the index.
@@ -143,6 +145,7 @@ impl JobIndex {
             captures: captures.map_err(wrong)?,
             left_out: document.left_out,
             clock_reference: document.clock_reference,
+            reference_bound_ns: document.clock_reference_bound_ns,
         })
     }
 

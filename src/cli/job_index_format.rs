@@ -32,6 +32,9 @@ pub(super) struct IndexDocument {
     /// Host with whose clock messages have compared others; empty: there is none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(super) clock_reference: String,
+    /// Error of the wall clock of that host, ns.
+    #[serde(default)]
+    pub(super) clock_reference_bound_ns: u64,
     pub(super) hosts: Vec<HostEntry>,
     pub(super) captures: Vec<CaptureEntry>,
     pub(super) left_out: Vec<OmittedEntry>,

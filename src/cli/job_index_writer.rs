@@ -111,6 +111,7 @@ fn document_of(survey: &mut JobSurvey, root: &Path) -> IndexDocument {
         version: VERSION,
         tool_version: version::VERSION.to_owned(),
         clock_reference: survey.clock_reference.clone(),
+        clock_reference_bound_ns: survey.reference_bound_ns,
         hosts: names.iter().enumerate().map(host).collect(),
         captures,
         left_out: survey.left_out.iter().map(omitted).collect(),

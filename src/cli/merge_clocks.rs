@@ -69,6 +69,7 @@ pub(super) fn apply(survey: &mut JobSurvey, names: &[PathBuf]) {
         None => (ClockSource::Wall, log.clock.widened_by(common.bound_ns)),
     });
     survey.clock_reference = reference.hostname;
+    survey.reference_bound_ns = common.bound_ns;
     note_wall_errors(survey, common);
     let excesses = boots.iter().filter(|boot| boot.span.is_some() && boot.clock.has_excess());
     let notes = excesses.map(|boot| merge_clock_lines::excess(&boot.host.hostname));

@@ -72,6 +72,22 @@ struct StoredClock {
     source: ClockSource,
 }
 
+/// Boot of a host of which an index has a clock.
+#[derive(Debug)]
+struct StoredBoot {
+    host: usize,
+    first: ClockReading,
+    stored: StoredClock,
+}
+
+impl StoredBoot {
+    /// True if a log is of this boot.
+    fn is_of(&self, log: &SurveyedLog) -> bool {
+        let is_boot = |first: &ClockReading| wall_clock::is_same_boot(self.first, *first);
+        self.host == log.host && log.readings.first().is_some_and(is_boot)
+    }
+}
+
 /// Recording that an argument has led to.
 #[derive(Debug)]
 struct FoundCapture {
@@ -160,6 +176,8 @@ pub(super) struct JobSurvey {
     pub(super) zero_wall_ns: u64,
     /// Host with whose clock messages have compared others; empty: there is none.
     pub(super) clock_reference: String,
+    /// Error of the wall clock of that host, ns.
+    pub(super) reference_bound_ns: u64,
     /// Lines on clocks that were compared.
     pub(super) clock_notes: Vec<String>,
 }
@@ -241,6 +259,7 @@ impl JobSurvey {
         let reference = &index.clock_reference;
         if self.clock_reference.is_empty() {
             self.clock_reference.clone_from(reference);
+            self.reference_bound_ns = index.reference_bound_ns;
         } else if !reference.is_empty() && *reference != self.clock_reference {
             self.clock_notes.push(format!(
                 "clock: messages compared the clocks of {} with that of {reference}: the order to \
@@ -302,23 +321,20 @@ impl JobSurvey {
 
     /// Gives the recordings of an index the clocks of the index, and those of the same boots, too.
     fn take_stored_clocks(&mut self) {
-        let of_boot = |log: &SurveyedLog| {
-            Some((log.host, *log.readings.first()?, log.stored.filter(StoredClock::is_dated)?))
-        };
-        let known: Vec<(usize, ClockReading, StoredClock)> =
-            self.logs.iter().filter_map(of_boot).collect();
         if self.logs.iter().all(|log| log.stored.is_none()) {
             return;
         }
+        let of_log = |log: &SurveyedLog| {
+            let stored = log.stored.filter(StoredClock::is_dated)?;
+            Some(StoredBoot { host: log.host, first: *log.readings.first()?, stored })
+        };
+        let boots: Vec<StoredBoot> = self.logs.iter().filter_map(of_log).collect();
+        let widened_ns = self.reference_bound_ns;
         self.replace_clocks(&|log| {
-            let same = |first: &ClockReading| {
-                let is_of_boot = |other: &&(usize, ClockReading, StoredClock)| {
-                    other.0 == log.host && wall_clock::is_same_boot(other.1, *first)
-                };
-                known.iter().find(is_of_boot).map(|other| other.2)
-            };
-            let stored = log.stored.or_else(|| log.readings.first().and_then(same));
-            stored.map_or((ClockSource::Wall, log.clock), |stored| (stored.source, stored.clock))
+            let of_boot = || boots.iter().find(|boot| boot.is_of(log)).map(|boot| boot.stored);
+            let stored = log.stored.or_else(of_boot);
+            let wall = log.clock.widened_by(widened_ns);
+            stored.map_or((ClockSource::Wall, wall), |stored| (stored.source, stored.clock))
         });
     }
 
