@@ -203,6 +203,12 @@ impl WallClock {
         Self { added_ns: self.added_ns.saturating_add(ns), ..self }
     }
 
+    /// Returns the clock without a correction.
+    #[must_use]
+    pub fn uncorrected(self) -> Self {
+        Self { added_ns: 0, ..self }
+    }
+
     /// Returns the wall clock at a time of the capture, ns since 1970.
     pub fn at(&self, time: KernelTime) -> i128 {
         let [start, end] = self.times;
@@ -358,5 +364,6 @@ mod tests {
         let clock = WallClock::without_dates(KernelTime(5), 1000).corrected_by(-7);
         assert_eq!((clock.at(KernelTime(0)), clock.at(KernelTime(15))), (988, 1003));
         assert_eq!((clock.bound_ns(), clock.added_ns()), (None, -7));
+        assert_eq!(clock.uncorrected(), WallClock::without_dates(KernelTime(5), 1000));
     }
 }

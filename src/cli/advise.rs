@@ -97,7 +97,8 @@ pub(super) fn run(args: &AdviseArgs) -> Result<ExitCode, CliError> {
 
 /// Log as commands name it: a recording that is not kept has no name.
 pub(super) fn shown_log(args: &AnalyseArgs) -> String {
-    args.log.as_ref().map_or_else(|| "LOG".to_owned(), |log| log.display().to_string())
+    let log = args.shown.as_ref().or(args.log.as_ref());
+    log.map_or_else(|| "LOG".to_owned(), |log| log.display().to_string())
 }
 
 /// Folds a log for the rules; `fold` gets the header, and the bit of `O_DIRECT`.

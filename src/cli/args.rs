@@ -180,6 +180,9 @@ pub(super) struct AnalyseArgs {
     /// for the report (-a, -p, -- COMMAND), and not kept. Of a log, -p, -d and -e select a part
     #[arg(conflicts_with_all = ["all_cpus", "command", "duration", "max_log", "pgid", "no_follow", "max_operations", "keep_foreign", "all_block", "stacks", "buffer_size", "realtime", "tracer_cpus"])]
     pub(super) log: Option<PathBuf>,
+    /// Log as messages and commands name it, if it is opened by another path.
+    #[arg(skip)]
+    pub(super) shown: Option<PathBuf>,
     /// Show each file of /proc, /sys and other pseudo file systems in tables of files; by default
     /// they share a row for each file system, except in data
     #[arg(long, help_heading = "Output")]

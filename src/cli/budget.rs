@@ -60,6 +60,7 @@ impl BudgetArgs {
     pub(super) fn analyse(&self) -> AnalyseArgs {
         AnalyseArgs {
             log: self.log.clone(),
+            shown: None,
             print: self.print.clone(),
             all_files: true,
             filter: FilterArgs::default(),

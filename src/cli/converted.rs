@@ -41,6 +41,10 @@ pub(super) struct JobState {
     pub(super) size: Option<u64>,
     /// Error bound of the order of two events of different clocks, ns; `None`: not known.
     pub(super) bound_ns: Option<u64>,
+    /// Hosts of which a recording of the whole machine overlaps with another one.
+    pub(super) overlapping_hosts: Vec<String>,
+    /// Notes on what the result does not have.
+    pub(super) notes: Vec<String>,
     /// Missing parts of the first [`Self::SHOWN_MAX`] recordings.
     pub(super) incomplete: Vec<String>,
     /// Number of recordings of which something is missing.

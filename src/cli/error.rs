@@ -80,6 +80,18 @@ impl CliError {
         }
     }
 
+    /// Returns the error of a file that was opened by another path than the one that messages show.
+    pub(super) fn shown_as(self, path: &Path, shown: &Path) -> Self {
+        match self {
+            Self::Open { source, .. } => Self::Open { path: shown.into(), source },
+            Self::Log { message, .. } => Self::Log { path: shown.into(), message },
+            Self::Usage(text) => {
+                Self::Usage(text.replace(&*path.to_string_lossy(), &shown.to_string_lossy()))
+            }
+            other => other,
+        }
+    }
+
     /// An error of reading the log at `path`; the caller handles errors of the sink.
     pub(super) fn pipeline<E: std::fmt::Display>(
         path: &std::path::Path,

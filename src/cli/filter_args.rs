@@ -111,10 +111,33 @@ impl<'a> FilterSpec<'a> {
 
     /// Resolves the filter for a log; returns it with the time up to which the log must be read.
     pub(super) fn filter_and_end(self, header: &Header) -> Result<(Filter, KernelTime), CliError> {
+        self.filter_since(header, header.clock.start_ns.into())
+    }
+
+    /// Resolves the filter as [`Self::filter_and_end`] does; its times count from `zero_ns` on the
+    /// clock of the log: negative if the host has booted later.
+    pub(super) fn filter_since(
+        self,
+        header: &Header,
+        zero_ns: i128,
+    ) -> Result<(Filter, KernelTime), CliError> {
         let needs_all = self.needs_all;
-        let filter = self.filter(header)?;
+        let window = window(self.window, zero_ns);
+        let filter = Filter { window, ..self.filter(header)? };
         let until = if needs_all { KernelTime::MAX } else { filter.last_time() };
         Ok((filter, until))
+    }
+
+    /// Checks what needs no log.
+    ///
+    /// # Errors
+    ///
+    /// Usage: there is no such event.
+    pub(super) fn check_events(&self) -> Result<(), CliError> {
+        match self.events {
+            [] => Ok(()),
+            events => wanted_events(events).map(|_| ()),
+        }
     }
 
     /// True if the filter selects all operations of any log.
@@ -127,7 +150,7 @@ impl<'a> FilterSpec<'a> {
     pub(super) fn filter(self, header: &Header) -> Result<Filter, CliError> {
         let mut filter = self.filter;
         filter.devices = devices(self.devices, header)?;
-        filter.window = window(self.window, header.clock.start_ns);
+        filter.window = window(self.window, header.clock.start_ns.into());
         if !self.events.is_empty() {
             let EventSelection { calls, block, extents: _, uring, layers, faults } =
                 wanted_events(self.events)?;
@@ -157,10 +180,13 @@ fn sizes(min: Option<u64>, max: Option<u64>) -> Result<Option<RangeInclusive<u64
     Ok((min.is_some() || max.is_some()).then_some(range))
 }
 
-/// Range of times of a log whose recording began at `start`, ns.
-fn window(window: [Option<Duration>; 2], start: u64) -> Option<(KernelTime, KernelTime)> {
-    let ns = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-    let at = |duration: Duration| KernelTime(start.saturating_add(ns(duration)));
+/// Range of times of a log; they count from `zero_ns` on its clock.
+fn window(window: [Option<Duration>; 2], zero_ns: i128) -> Option<(KernelTime, KernelTime)> {
+    let ns = |duration: Duration| i128::try_from(duration.as_nanos()).unwrap_or(i128::MAX);
+    let at = |duration: Duration| {
+        let time = zero_ns.saturating_add(ns(duration)).max(0);
+        KernelTime(u64::try_from(time).unwrap_or(u64::MAX))
+    };
     let [from, until] = window.map(|window| window.map(at));
     let is_limited = from.is_some() || until.is_some();
     is_limited.then(|| (from.unwrap_or(KernelTime::MIN), until.unwrap_or(KernelTime::MAX)))
@@ -231,6 +257,16 @@ mod tests {
             ..Disk::default()
         };
         Header { disks: vec![disk], ..Header::default() }
+    }
+
+    /// Fails if times of a host that has booted after the job began count from its boot.
+    #[test]
+    fn times_count_from_a_moment_before_the_boot() {
+        let seconds = |s| Some(Duration::from_secs(s));
+        let at = |s: u64| KernelTime(s * 1_000_000_000);
+        assert_eq!(window([seconds(9), seconds(12)], -10_000_000_000), Some((at(0), at(2))));
+        assert_eq!(window([seconds(9), None], 1_000_000_000), Some((at(10), KernelTime::MAX)));
+        assert_eq!(window([None; 2], -1), None);
     }
 
     #[test]

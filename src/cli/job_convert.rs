@@ -12,7 +12,7 @@ use super::exit_code::INCOMPLETE;
 use super::filter_args::FilterSpec;
 use super::job_index::JobIndex;
 use super::merge;
-use super::merge_args::{ClockOffset, MergeArgs};
+use super::merge_args::MergeArgs;
 use super::message::{print_error, print_line};
 use super::page_args::PageArgs;
 use super::signals::Signals;
@@ -34,7 +34,7 @@ pub(super) fn run(args: &ConvertArgs, path: &Path) -> Result<ExitCode, CliError>
         return tables(args, &index);
     }
     let output = args.output.clone().unwrap_or_default();
-    merge::run(&merge_args(&index, path, output, args.force))
+    merge::run(&merge_args(path, output, args.force))
 }
 
 /// Returns true if the page of a job is wanted: without a selection, and without a picture.
@@ -46,23 +46,17 @@ pub(super) fn is_page_possible(args: &PageArgs) -> bool {
 
 /// Makes the page of a job.
 pub(super) fn page(args: &PageArgs, path: &Path) -> Result<ExitCode, CliError> {
-    let index = JobIndex::read(path)?;
+    // An index that cannot be read is an error of its own.
+    JobIndex::read(path)?;
     let output = args.output.clone();
     let output = output.unwrap_or_else(|| JobIndex::named(path).with_extension("html"));
-    merge::run(&merge_args(&index, path, output.into(), args.force))
+    merge::run(&merge_args(path, output.into(), args.force))
 }
 
-/// Returns the arguments of a merge of the recordings.
-fn merge_args(index: &JobIndex, path: &Path, output: OsString, force: bool) -> MergeArgs {
-    let given = index.hosts.iter().filter(|(_, ns)| *ns != 0);
-    let offset = |(host, ns): &(String, i64)| ClockOffset { host: host.clone(), ns: *ns };
-    MergeArgs {
-        logs: vec![path.to_owned()],
-        output,
-        force,
-        clock_offset: given.map(offset).collect(),
-        clocks: Vec::new(),
-    }
+/// Returns the arguments of a merge of the recordings: their clocks are those of the index.
+fn merge_args(path: &Path, output: OsString, force: bool) -> MergeArgs {
+    let (clock_offset, clocks) = (Vec::new(), Vec::new());
+    MergeArgs { logs: vec![path.to_owned()], output, force, clock_offset, clocks }
 }
 
 /// Writes the tables of all recordings into one directory.
@@ -89,7 +83,8 @@ fn tables(args: &ConvertArgs, index: &JobIndex) -> Result<ExitCode, CliError> {
             }
         };
         let go_on = &mut || !patience.is_cancelled();
-        match convert_parquet::convert(&opened.path, &output, args.force, go_on) {
+        let made = convert_parquet::convert(&opened.path, &output, args.force, go_on);
+        match made.map_err(|error| error.shown_as(&opened.path, &capture.shown)) {
             Ok(converted) => {
                 written += 1;
                 let missing = super::completeness::missing(&converted.summary);

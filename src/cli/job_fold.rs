@@ -17,6 +17,7 @@ use super::convert::{InputLog, open};
 use super::converted::{Converted, JobState};
 use super::error::CliError;
 use super::filter_args::FilterSpec;
+use super::job_fold_notes::{MountedHosts, UnresolvedFilters};
 use super::job_index::{IndexedCapture, JobIndex};
 use super::log_pass::pass_over;
 use super::{filter_notes, summary_lines};
@@ -32,9 +33,6 @@ use crate::operation::{Sink, disk};
 use crate::pipeline::{self, Summary};
 use crate::sys::error_text::plain;
 use crate::units::{DevId, Pid};
-
-/// Number of hosts whose mount tables are kept: files of later ones are shown one by one.
-const MOUNT_TABLES_MAX: usize = 1024;
 
 /// Folds a log, or all recordings of a job. `go_on` is called now and then.
 pub(super) fn fold_all<S>(
@@ -52,11 +50,12 @@ where
         return Ok((sink, Converted { filter_notes, ..converted }));
     };
     let index = JobIndex::read(&path)?;
+    wish.check_events()?;
     let mut job = JobFold::new(&index, sink(Filter::default(), &Header::default()));
     for capture in &index.captures {
         job.add(capture, wish.clone(), &sink, go_on)?;
     }
-    Ok(job.finish())
+    job.finish()
 }
 
 /// Returns true if a path is that of the index of a job.
@@ -72,8 +71,10 @@ struct JobFold<'a, S> {
     fold: S,
     summary: Summary,
     state: JobState,
-    /// Hosts whose mounts are kept.
-    mounted: Vec<usize>,
+    mounts: MountedHosts,
+    /// True if a recording has given the header what all have in common.
+    has_header: bool,
+    unresolved: UnresolvedFilters,
     /// Notes on the filter that all recordings so far have; `None`: there was none.
     filter_notes: Option<Vec<String>>,
     unknown_users: u64,
@@ -91,7 +92,9 @@ impl<'a, S: Sink<Error: Display> + Absorb + Picked> JobFold<'a, S> {
             fold,
             summary,
             state: JobState::of(index),
-            mounted: Vec::new(),
+            mounts: MountedHosts::default(),
+            has_header: false,
+            unresolved: UnresolvedFilters::default(),
             filter_notes: None,
             unknown_users: 0,
             index,
@@ -114,7 +117,8 @@ impl<'a, S: Sink<Error: Display> + Absorb + Picked> JobFold<'a, S> {
                 return Ok(());
             }
         };
-        match self.read(&opened.path, capture, wish, sink, go_on) {
+        let read = self.read(&opened.path, capture, wish, sink, go_on);
+        match read.map_err(|error| error.shown_as(&opened.path, &capture.shown)) {
             Err(CliError::Interrupted) => Err(CliError::Interrupted),
             Err(error) => {
                 let reason = match error {
@@ -125,7 +129,8 @@ impl<'a, S: Sink<Error: Display> + Absorb + Picked> JobFold<'a, S> {
                 self.state.not_read(format!("{label}: {}: {reason}", capture.shown.display()));
                 Ok(())
             }
-            Ok((fold, summary)) => {
+            Ok(None) => Ok(()),
+            Ok(Some((fold, summary))) => {
                 self.absorb(capture, fold, &summary);
                 self.state.read(&label, &summary);
                 Ok(())
@@ -133,26 +138,32 @@ impl<'a, S: Sink<Error: Display> + Absorb + Picked> JobFold<'a, S> {
         }
     }
 
+    /// Folds a recording; `None`: the filter cannot be resolved for it.
     fn read(
-        &self,
+        &mut self,
         path: &Path,
         capture: &IndexedCapture,
         wish: FilterSpec<'_>,
         sink: &impl Fn(Filter, &Header) -> S,
         go_on: &mut dyn FnMut() -> bool,
-    ) -> Result<(S, Summary), CliError> {
+    ) -> Result<Option<(S, Summary)>, CliError> {
         let InputLog { items, header, .. } = open(path, false)?;
         // Times of the filter count from the start of the job.
-        let mut of_job = header.clone();
         let since_zero = capture.clock.at(capture.start) - self.zero_ns;
-        let since_zero = u64::try_from(since_zero.max(0)).unwrap_or(u64::MAX);
-        of_job.clock.start_ns = of_job.clock.start_ns.saturating_sub(since_zero);
-        let (filter, until) = wish.filter_and_end(&of_job)?;
+        let zero_ns = i128::from(header.clock.start_ns) - since_zero;
+        let (filter, until) = match wish.filter_since(&header, zero_ns) {
+            Ok(resolved) => resolved,
+            Err(CliError::Usage(reason)) => {
+                self.unresolved.note(reason);
+                return Ok(None);
+            }
+            Err(other) => return Err(other),
+        };
         let mut totals = Totals::default();
         let mut sink = WithTotals { totals: &mut totals, sink: sink(filter, &header) };
         let summary = pipeline::run_until(items, header, until, &mut sink, go_on)
             .map_err(|error| CliError::pipeline(path, &error))?;
-        Ok((sink.sink, summary))
+        Ok(Some((sink.sink, summary)))
     }
 
     /// Adds the fold of a recording, and what is known of the recording.
@@ -178,8 +189,7 @@ impl<'a, S: Sink<Error: Display> + Absorb + Picked> JobFold<'a, S> {
         self.fold.absorb(fold, &mut keys);
         let of_job = &mut self.summary;
         of_job.last_time = of_job.last_time.max(keys.time(summary.end_time()));
-        if !self.mounted.contains(&capture.host) && self.mounted.len() < MOUNT_TABLES_MAX {
-            self.mounted.push(capture.host);
+        if self.mounts.add(capture.host) {
             of_job.texts.push((Text::MOUNTINFO, Pid(0), keys.mount_text()));
         }
         ledger_sum::add(&mut of_job.ledger, &summary.ledger);
@@ -194,33 +204,41 @@ impl<'a, S: Sink<Error: Display> + Absorb + Picked> JobFold<'a, S> {
         if let (Some(end), Some(count)) = (&mut of_job.end, stat_calls) {
             *end.stat_calls.get_or_insert(0) += count;
         }
-        add_header(&mut of_job.header, &summary.header);
+        if self.has_header {
+            add_header(&mut of_job.header, &summary.header);
+        } else {
+            begin_header(&mut of_job.header, &summary.header);
+        }
+        self.has_header = true;
     }
 
-    fn finish(self) -> (S, Converted) {
+    fn finish(mut self) -> Result<(S, Converted), CliError> {
+        let unresolved = self.unresolved.note_of(self.has_header)?;
+        self.state.notes.extend(self.mounts.note());
         let users = filter_notes::unknown_users(self.unknown_users);
         let Self { keys, fold, mut summary, state, filter_notes, .. } = self;
         let disk =
             |(dev, name): (DevId, String)| Disk { dev: dev.to_string(), name, ..Disk::default() };
         summary.header.disks = keys.device_names.into_iter().map(disk).collect();
         let mut filter_notes = filter_notes.unwrap_or_default();
-        filter_notes.extend(users);
+        filter_notes.extend(users.into_iter().chain(unresolved));
         let totals = Totals::default();
         let job = Some(state);
-        (fold, Converted { summary, totals, archive: None, filter_notes, job })
+        Ok((fold, Converted { summary, totals, archive: None, filter_notes, job }))
     }
+}
+
+/// Takes what reports say of how the first recording was made.
+fn begin_header(of_job: &mut Header, header: &Header) {
+    of_job.host.machine.clone_from(&header.host.machine);
+    of_job.names.clone_from(&header.names);
+    of_job.layers.clone_from(&header.layers);
+    of_job.calls.clone_from(&header.calls);
+    of_job.tracepoints.clone_from(&header.tracepoints);
 }
 
 /// Adds what reports say of how a recording was made: what all recordings have in common.
 fn add_header(of_job: &mut Header, header: &Header) {
-    if of_job.host.machine.is_empty() {
-        of_job.host.machine.clone_from(&header.host.machine);
-        of_job.names.clone_from(&header.names);
-        of_job.layers.clone_from(&header.layers);
-        of_job.calls.clone_from(&header.calls);
-        of_job.tracepoints.clone_from(&header.tracepoints);
-        return;
-    }
     if of_job.names != header.names {
         of_job.names = "several sources".to_owned();
     }
@@ -242,6 +260,7 @@ impl JobState {
             ranks: ranks.len() as u64,
             size: index.captures.iter().filter_map(|capture| capture.job_size).max(),
             bound_ns: index.order_bound_ns(),
+            overlapping_hosts: index.overlapping_hosts().into_iter().map(str::to_owned).collect(),
             ..Self::default()
         };
         for left_out in &index.left_out {

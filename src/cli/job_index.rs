@@ -12,11 +12,13 @@
 
 use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashSet};
-use std::fs::File;
+use std::fs;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
+use super::checked_capture::{CheckedPlace, OpenCapture};
+use super::clock_source::ClockSource;
 use super::error::CliError;
 use super::job_index_format::{
     CaptureEntry, ContentPrint, FORMAT, INDEX_NAME, IndexDocument, OmittedEntry, VERSION,
@@ -45,8 +47,12 @@ pub(super) struct JobIndex {
     /// Names of the hosts, with the corrections of their clocks that the user gave, ns.
     pub(super) hosts: Vec<(String, i64)>,
     pub(super) captures: Vec<IndexedCapture>,
-    /// Recordings that were left out when the index was made: path and reason.
-    pub(super) left_out: Vec<String>,
+    /// Recordings that were left out when the index was made.
+    pub(super) left_out: Vec<OmittedEntry>,
+    /// Host with whose clock messages have compared others; empty: there is none.
+    pub(super) clock_reference: String,
+    /// Error of the wall clock of that host, ns.
+    pub(super) reference_bound_ns: u64,
 }
 
 /// A recording of the index.
@@ -54,7 +60,7 @@ pub(super) struct JobIndex {
 pub(super) struct IndexedCapture {
     /// Absolute path without links.
     place: PathBuf,
-    /// Path as the user would write it.
+    /// Path as the user would write it, for messages: the file is not opened by it.
     pub(super) shown: PathBuf,
     /// Number of its host.
     pub(super) host: usize,
@@ -63,18 +69,11 @@ pub(super) struct IndexedCapture {
     pub(super) is_system: bool,
     pub(super) job_size: Option<u64>,
     pub(super) clock: WallClock,
+    pub(super) clock_source: ClockSource,
     pub(super) start: KernelTime,
     pub(super) end: KernelTime,
+    has_end: bool,
     content: ContentPrint,
-}
-
-/// A recording, open.
-#[derive(Debug)]
-pub(super) struct OpenCapture {
-    /// Held while its path is used.
-    _file: File,
-    /// Path that leads to the open file, whatever its name leads to by now.
-    pub(super) path: PathBuf,
 }
 
 impl JobIndex {
@@ -128,14 +127,13 @@ impl JobIndex {
         }
         let document: IndexDocument = serde_json::from_slice(&text)
             .map_err(|error| wrong(format!("it is not an index of a job: {error}")))?;
-        let directory = path.parent().unwrap_or(Path::new(""));
+        let place = IndexPlace::of(path, root);
         let hosts = document.hosts.len();
         let captures: Result<Vec<IndexedCapture>, String> = document
             .captures
             .iter()
-            .map(|entry| IndexedCapture::of(entry, &root, directory, hosts))
+            .map(|entry| IndexedCapture::of(entry, &place, hosts))
             .collect();
-        let omitted = |entry: &OmittedEntry| format!("{}: {}", entry.path, entry.reason);
         Ok(Self {
             path: path.to_owned(),
             owner,
@@ -145,7 +143,9 @@ impl JobIndex {
                 .map(|host| (host.name.clone(), host.clock_offset_given_ns))
                 .collect(),
             captures: captures.map_err(wrong)?,
-            left_out: document.left_out.iter().map(omitted).collect(),
+            left_out: document.left_out,
+            clock_reference: document.clock_reference,
+            reference_bound_ns: document.clock_reference_bound_ns,
         })
     }
 
@@ -180,8 +180,18 @@ impl JobIndex {
         if print != capture.content {
             return Err(changed(&print, &capture.content));
         }
-        let path = regular::own_path(&file);
-        Ok(OpenCapture { _file: file, path })
+        Ok(OpenCapture::of(file))
+    }
+
+    /// Checks a recording as [`Self::open`] does; it can be opened later.
+    ///
+    /// # Errors
+    ///
+    /// Reason, in words, why it is not read.
+    pub(super) fn check(&self, capture: &IndexedCapture) -> Result<CheckedPlace, String> {
+        let opened = self.open(capture)?;
+        let unread = |error: io::Error| format!("it cannot be read: {}", plain(&error));
+        opened.closed(&capture.place, capture.content).map_err(unread)
     }
 
     /// Returns true if the index may name files of this user: an index of another user names only
@@ -239,6 +249,20 @@ impl JobIndex {
             _ => Some(0),
         }
     }
+
+    /// Returns the names of hosts of which a recording of the whole machine overlaps with another
+    /// one.
+    pub(super) fn overlapping_hosts(&self) -> Vec<&str> {
+        let mut hosts = BTreeSet::new();
+        let systems = self.captures.iter().enumerate().filter(|(_, capture)| capture.is_system);
+        for (number, system) in systems {
+            let mut others = self.captures.iter().enumerate();
+            if others.any(|(other, capture)| other != number && system.overlaps(capture)) {
+                hosts.insert(system.host);
+            }
+        }
+        hosts.iter().filter_map(|&host| Some(self.hosts.get(host)?.0.as_str())).collect()
+    }
 }
 
 /// Format and version of an index, which are read before the rest.
@@ -249,12 +273,7 @@ struct IndexVersion {
 }
 
 impl IndexedCapture {
-    fn of(
-        entry: &CaptureEntry,
-        root: &Path,
-        directory: &Path,
-        hosts: usize,
-    ) -> Result<Self, String> {
+    fn of(entry: &CaptureEntry, index: &IndexPlace, hosts: usize) -> Result<Self, String> {
         let path = entry.path().ok_or_else(|| "a path has wrong digits".to_owned())?;
         if entry.host >= hosts {
             return Err(format!("a recording is of host {}, and there are {hosts}", entry.host));
@@ -262,16 +281,18 @@ impl IndexedCapture {
         let clock = WallClock::of_line(&entry.clock.into());
         let clock = clock.ok_or_else(|| "the clock of a recording goes back".to_owned())?;
         Ok(Self {
-            place: place_of(&path, root)?,
-            shown: shown(&path, directory),
+            place: place_of(&path, &index.root)?,
+            shown: index.shown(&path),
             host: entry.host,
             rank: entry.rank,
             node_ranks: entry.node_ranks.clone(),
             is_system: entry.is_system,
             job_size: entry.job_size,
             clock,
+            clock_source: entry.clock.source,
             start: KernelTime(entry.start_ns),
             end: KernelTime(entry.end_ns),
+            has_end: entry.has_end,
             content: entry.content,
         })
     }
@@ -284,6 +305,53 @@ impl IndexedCapture {
     /// Returns the ranks that were recorded.
     pub(super) fn ranks(&self) -> impl Iterator<Item = u64> {
         self.rank.into_iter().chain(self.node_ranks.iter().copied())
+    }
+
+    /// Returns true if two recordings of a host overlap in time.
+    fn overlaps(&self, other: &Self) -> bool {
+        // A recording without an end may have lasted for any time.
+        let end_of = |one: &Self| if one.has_end { one.clock.at(one.end) } else { i128::MAX };
+        let range = |one: &Self| (one.clock.at(one.start), end_of(one));
+        let ((start, end), (begin, last)) = (range(self), range(other));
+        self.host == other.host && start < last && begin < end
+    }
+}
+
+/// Directory of an index.
+#[derive(Debug)]
+struct IndexPlace {
+    /// Absolute path without links.
+    root: PathBuf,
+    /// Path as the user has written it.
+    directory: PathBuf,
+    /// True if the words before the last name of that path lead to the directory above: the last
+    /// name is no link.
+    is_plain: bool,
+}
+
+impl IndexPlace {
+    fn of(path: &Path, root: PathBuf) -> Self {
+        let directory = path.parent().unwrap_or(Path::new("")).to_owned();
+        let above = directory.parent().map(|above| match above.as_os_str().is_empty() {
+            true => Path::new("."),
+            false => above,
+        });
+        let above = above.and_then(|above| fs::canonicalize(above).ok());
+        let is_plain = above.as_deref() == root.parent();
+        Self { root, directory, is_plain }
+    }
+
+    /// Returns the path of a recording as the user would write it: from the working directory on,
+    /// as the index was.
+    fn shown(&self, path: &Path) -> PathBuf {
+        let directory = &self.directory;
+        let Ok(beside) = path.strip_prefix("..") else { return directory.join(path) };
+        match directory.components().next_back() {
+            Some(Component::Normal(_)) if self.is_plain => {
+                directory.parent().unwrap_or(directory).join(beside)
+            }
+            _ => directory.join(path),
+        }
     }
 }
 
@@ -312,15 +380,6 @@ fn place_of(path: &Path, root: &Path) -> Result<PathBuf, String> {
         names += 1;
     }
     if names == 0 { Err(refused()) } else { Ok(place) }
-}
-
-/// Returns the path as the user would write it: from the working directory on, as the index was.
-fn shown(path: &Path, directory: &Path) -> PathBuf {
-    let Ok(beside) = path.strip_prefix("..") else { return directory.join(path) };
-    match directory.components().next_back() {
-        Some(Component::Normal(_)) => directory.parent().unwrap_or(directory).join(beside),
-        _ => directory.join(path),
-    }
 }
 
 /// Returns the reason why a file is not the one of the index.
@@ -363,12 +422,18 @@ mod tests {
 
     #[test]
     fn paths_are_shown_as_the_index_was_named() {
-        let of = |path: &str, directory: &str| shown(Path::new(path), Path::new(directory));
+        let of = |path: &str, directory: &str| {
+            let directory = directory.into();
+            IndexPlace { root: "/x/job".into(), directory, is_plain: true }.shown(Path::new(path))
+        };
         assert_eq!(of("../t_0/traces.iocap", "job"), Path::new("t_0/traces.iocap"));
         assert_eq!(of("../t_0/traces.iocap", "/x/job"), Path::new("/x/t_0/traces.iocap"));
         assert_eq!(of("../t_0/traces.iocap", ""), Path::new("../t_0/traces.iocap"));
         assert_eq!(of("../t_0/traces.iocap", ".."), Path::new("../../t_0/traces.iocap"));
         assert_eq!(of("r/a.iocap", "job"), Path::new("job/r/a.iocap"));
         assert_eq!(of("/tmp/a.iocap", "job"), Path::new("/tmp/a.iocap"));
+        let directory = "link".into();
+        let linked = IndexPlace { root: "/x/job".into(), directory, is_plain: false };
+        assert_eq!(linked.shown(Path::new("../a.iocap")), Path::new("link/../a.iocap"));
     }
 }

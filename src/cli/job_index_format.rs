@@ -3,6 +3,7 @@
 //! The index is untrusted input: what it says is checked by [`super::job_index`] when it is read.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -10,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::clock_source::ClockSource;
 use crate::capture::wall_clock::ClockLine;
 
 /// Name of the file in the directory of an index.
@@ -27,6 +29,12 @@ pub(super) struct IndexDocument {
     pub(super) format: String,
     pub(super) version: u64,
     pub(super) tool_version: String,
+    /// Host with whose clock messages have compared others; empty: there is none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(super) clock_reference: String,
+    /// Error of the wall clock of that host, ns.
+    #[serde(default)]
+    pub(super) clock_reference_bound_ns: u64,
     pub(super) hosts: Vec<HostEntry>,
     pub(super) captures: Vec<CaptureEntry>,
     pub(super) left_out: Vec<OmittedEntry>,
@@ -77,20 +85,43 @@ pub(super) struct ClockEntry {
     /// True if the line goes on before the first time and after the last one.
     #[serde(default)]
     pub(super) is_endless: bool,
+    /// Source of the clock.
+    #[serde(default)]
+    pub(super) source: ClockSource,
+}
+
+impl ClockEntry {
+    /// Returns the clock with its source; one that was never set has no error bound.
+    pub(super) fn with(self, source: ClockSource, is_dated: bool) -> Self {
+        Self { source, error_bound_ns: self.error_bound_ns.filter(|_| is_dated), ..self }
+    }
 }
 
 impl From<ClockLine> for ClockEntry {
     fn from(line: ClockLine) -> Self {
         let ClockLine { times_ns, offsets_ns, moved_ns, bound_ns, added_ns, is_endless } = line;
-        Self { times_ns, offsets_ns, moved_ns, error_bound_ns: bound_ns, added_ns, is_endless }
+        Self {
+            times_ns,
+            offsets_ns,
+            moved_ns,
+            error_bound_ns: bound_ns,
+            added_ns,
+            is_endless,
+            source: ClockSource::default(),
+        }
     }
 }
 
 impl From<ClockEntry> for ClockLine {
     fn from(entry: ClockEntry) -> Self {
-        let ClockEntry { times_ns, offsets_ns, moved_ns, error_bound_ns, added_ns, is_endless } =
-            entry;
-        Self { times_ns, offsets_ns, moved_ns, bound_ns: error_bound_ns, added_ns, is_endless }
+        Self {
+            times_ns: entry.times_ns,
+            offsets_ns: entry.offsets_ns,
+            moved_ns: entry.moved_ns,
+            bound_ns: entry.error_bound_ns,
+            added_ns: entry.added_ns,
+            is_endless: entry.is_endless,
+        }
     }
 }
 
@@ -99,6 +130,12 @@ impl From<ClockEntry> for ClockLine {
 pub(super) struct OmittedEntry {
     pub(super) path: String,
     pub(super) reason: String,
+}
+
+impl fmt::Display for OmittedEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path, self.reason)
+    }
 }
 
 /// Content by which a changed or replaced recording is noticed: its header, which has the time of

@@ -14,7 +14,8 @@ use super::error::CliError;
 use super::exit_code::INCOMPLETE;
 use super::file_staging::StagedFile;
 use super::job_index_format::{
-    CaptureEntry, ContentPrint, FORMAT, HostEntry, INDEX_NAME, IndexDocument, OmittedEntry, VERSION,
+    CaptureEntry, ClockEntry, ContentPrint, FORMAT, HostEntry, INDEX_NAME, IndexDocument,
+    OmittedEntry, VERSION,
 };
 use super::merge::correct;
 use super::merge_args::MergeArgs;
@@ -36,7 +37,7 @@ pub(super) fn is_wanted(args: &MergeArgs) -> bool {
 /// Writes the index.
 pub(super) fn run(args: &MergeArgs) -> Result<ExitCode, CliError> {
     let directory = PathBuf::from(substitute(&args.output)?);
-    let mut survey = JobSurvey::of(&args.logs);
+    let mut survey = JobSurvey::of(&args.logs, args.clocks.is_empty());
     if survey.logs.is_empty() {
         merge_lines::left_out(&survey.left_out);
         let text = "none of the recordings can be read: there is nothing to index";
@@ -109,15 +110,20 @@ fn document_of(survey: &mut JobSurvey, root: &Path) -> IndexDocument {
         format: FORMAT.to_owned(),
         version: VERSION,
         tool_version: version::VERSION.to_owned(),
+        clock_reference: survey.clock_reference.clone(),
+        clock_reference_bound_ns: survey.reference_bound_ns,
         hosts: names.iter().enumerate().map(host).collect(),
         captures,
         left_out: survey.left_out.iter().map(omitted).collect(),
     }
 }
 
-fn entry(log: &SurveyedLog, root: &Path) -> io::Result<CaptureEntry> {
-    let content = ContentPrint::of(&regular::open_named(&log.path)?)?;
-    let place = from_directory(&fs::canonicalize(&log.path)?, root);
+fn entry(log: &SurveyedLog, root: &Path) -> Result<CaptureEntry, CliError> {
+    let opened = log.open()?;
+    let failed = |source| CliError::Open { path: log.path.clone(), source };
+    let file = regular::open_named(&opened.path).map_err(failed)?;
+    let content = ContentPrint::of(&file).map_err(failed)?;
+    let place = from_directory(&fs::canonicalize(&opened.path).map_err(failed)?, root);
     let (path, path_bytes) = CaptureEntry::texts_of(&place);
     Ok(CaptureEntry {
         path,
@@ -130,7 +136,7 @@ fn entry(log: &SurveyedLog, root: &Path) -> io::Result<CaptureEntry> {
         start_ns: log.start.0,
         end_ns: log.end.0,
         has_end: log.has_end,
-        clock: log.clock.line().into(),
+        clock: ClockEntry::from(log.clock.line()).with(log.clock_source, log.is_dated()),
         content,
     })
 }

@@ -2,6 +2,7 @@
 
 use super::completeness;
 use super::converted::{Converted, JobState};
+use super::merge_lines;
 use crate::text::quantity::{count, counted, time};
 use crate::text::table::{Cell, Report};
 
@@ -14,6 +15,7 @@ pub(super) fn add_to(report: &mut Report, converted: &Converted, job: &JobState)
         ("rank_count", "ranks", Cell::Count(job.ranks)),
         ("job_size", "", Cell::count(job.size)),
         ("clock_error_bound_ns", "", Cell::ns(job.bound_ns)),
+        ("overlapping_hosts", "", Cell::Count(job.overlapping_hosts.len() as u64)),
     ]);
     report.incomplete.clone_from(&job.incomplete);
     let more = job.incomplete_count.saturating_sub(job.incomplete.len()) as u64;
@@ -44,6 +46,9 @@ fn notes(converted: &Converted, job: &JobState) -> Vec<String> {
         let unknown = completeness::unknown(summary);
         notes.extend((!unknown.is_empty()).then(|| format!("not known: {}", unknown.join(", "))));
     }
+    let overlapping: Vec<&str> = job.overlapping_hosts.iter().map(String::as_str).collect();
+    notes.extend(merge_lines::overlap(&overlapping));
+    notes.extend(job.notes.iter().cloned());
     notes.extend(clock(job));
     notes.extend(completeness::not_recorded(summary));
     notes

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use super::args::AnalyseArgs;
+use super::checked_capture::OpenCapture;
 use super::command_line::Verb;
 use super::error::CliError;
 use super::exit_code::INCOMPLETE;
@@ -123,7 +124,7 @@ fn each(verb: &mut Verb, path: &Path) -> Result<ExitCode, CliError> {
     }
     for capture in &index.captures {
         let label = index.label(capture);
-        let _held = match index.open(capture) {
+        let opened = match index.open(capture) {
             Ok(opened) => opened,
             Err(reason) => {
                 print_error(&format!("NOT READ: {label}: {}: {reason}", capture.shown.display()));
@@ -132,8 +133,9 @@ fn each(verb: &mut Verb, path: &Path) -> Result<ExitCode, CliError> {
             }
         };
         heading(&label, is_text)?;
-        set_log(verb, capture);
-        match run_one(verb) {
+        set_log(verb, capture, &opened);
+        let answer = run_one(verb);
+        match answer.map_err(|error| error.shown_as(&opened.path, &capture.shown)) {
             Ok(code) => codes.push(code),
             Err(error @ (CliError::Open { .. } | CliError::Log { .. })) => {
                 print_error(&format!("NOT READ: {label}: {error}"));
@@ -174,13 +176,15 @@ fn prepare(verb: &mut Verb, index: &JobIndex) -> Result<bool, CliError> {
     Ok(!*json && !*csv && !*tsv)
 }
 
-fn set_log(verb: &mut Verb, capture: &IndexedCapture) {
-    let log = Some(capture.shown.clone());
+/// Sets the log of a report: the file that was checked, by its descriptor.
+fn set_log(verb: &mut Verb, capture: &IndexedCapture, opened: &OpenCapture) {
+    let log = Some(opened.path.clone());
     match verb {
         Verb::Check(args) => args.log = log,
         other => {
             if let Some(args) = analyse_args(other) {
                 args.log = log;
+                args.shown = Some(capture.shown.clone());
             }
         }
     }

@@ -72,7 +72,7 @@ fn log_of(argument: &Path) -> Result<PathBuf, CliError> {
     if argument.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
         return Err(absent(argument));
     }
-    if let Some(index) = JobIndex::named_by(argument) {
+    if let Some(index) = named_index(argument) {
         return Ok(index);
     }
     if !argument.is_dir() {
@@ -83,7 +83,9 @@ fn log_of(argument: &Path) -> Result<PathBuf, CliError> {
         return Ok(own);
     }
     let failed = |source| CliError::Open { path: argument.to_owned(), source };
-    let FoundLogs { logs, others } = FoundLogs::in_directory(argument).map_err(failed)?;
+    let FoundLogs { logs, mut others } = FoundLogs::in_directory(argument).map_err(failed)?;
+    // An index of another user.
+    others.extend(JobIndex::named_by(argument));
     let (_, newest) = logs.into_iter().max().ok_or_else(|| {
         let place = shown(argument).display();
         CliError::Usage(match others.first() {
@@ -101,10 +103,26 @@ fn log_of(argument: &Path) -> Result<PathBuf, CliError> {
     Ok(newest)
 }
 
+/// Returns the index that an argument names. A directory stands for its index only if that is of
+/// the caller, of root or of the owner of the directory: others may put files into `/tmp`. For the
+/// working directory the owner of the directory does not count: the user has not named it.
+fn named_index(argument: &Path) -> Option<PathBuf> {
+    let index = JobIndex::named_by(argument)?;
+    if index == argument {
+        return Some(index);
+    }
+    let owner = |path: &Path| fs::symlink_metadata(path).ok().map(|found| found.uid());
+    let user = owner(&index)?;
+    let is_own = user == 0 || Users::caller().owns(user);
+    let is_here = argument == ".";
+    let is_of_directory = || fs::metadata(argument).is_ok_and(|found| found.uid() == user);
+    (is_own || (!is_here && is_of_directory())).then_some(index)
+}
+
 /// Returns the logs of the runs that an argument of `diff` names, in the order of their names: a
 /// recording, the index of a job, a saved summary, or all recordings in a directory.
 pub(super) fn runs_of(argument: &Path) -> Result<Vec<PathBuf>, CliError> {
-    let is_job = JobIndex::named_by(argument).is_some();
+    let is_job = named_index(argument).is_some();
     if is_job || !argument.is_dir() || argument.join(LOG_NAME).is_file() {
         return Ok(vec![log_of(argument)?]);
     }

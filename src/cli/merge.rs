@@ -17,7 +17,7 @@ use std::process::ExitCode;
 
 use super::archive_staging::StagedArchive;
 use super::completeness;
-use super::convert::{InputLog, completeness_facts, end_facts, open};
+use super::convert::{InputLog, completeness_facts, end_facts};
 use super::error::CliError;
 use super::exit_code::INCOMPLETE;
 use super::file_staging::FreeName;
@@ -44,7 +44,7 @@ pub(super) fn run(args: &MergeArgs) -> Result<ExitCode, CliError> {
     let output = MergeOutput::parse(args)?;
     let mut signals = Signals::new().map_err(CliError::Output)?;
     let mut patience = Cancellation::new(&mut signals, None);
-    let mut survey = JobSurvey::of(&args.logs);
+    let mut survey = JobSurvey::of(&args.logs, args.clocks.is_empty());
     if survey.logs.is_empty() {
         merge_lines::left_out(&survey.left_out);
         return Err(CliError::Usage("none of the recordings can be read: nothing to merge".into()));
@@ -125,8 +125,15 @@ fn archive_output(text: &OsStr) -> Result<Output, CliError> {
     Output::parse(&text)
 }
 
-/// Adds the offsets that the user gave to the clocks of their hosts.
+/// Adds the offsets that the user gave to the clocks of their hosts, in place of those that an
+/// index has for these hosts.
 pub(super) fn correct(survey: &mut JobSurvey, offsets: &[ClockOffset]) -> Result<(), CliError> {
+    for log in &mut survey.logs {
+        let name = survey.hosts.get(log.host).map(|host| &host.name);
+        if offsets.iter().any(|offset| Some(&offset.host) == name) {
+            log.clock = log.clock.uncorrected();
+        }
+    }
     for ClockOffset { host, ns } in offsets {
         let Some(number) = survey.hosts.iter().position(|known| known.name == *host) else {
             let names: Vec<&str> = survey.hosts.iter().map(|known| known.name.as_str()).collect();
@@ -180,7 +187,7 @@ fn merge(
     };
     for log in &survey.logs {
         // The caller may read logs that the owner of the archive may not.
-        let input = open(&log.path, false);
+        let input = log.read();
         let _as = unfinished.enter()?;
         merger.add(log, input, output, go_on)?;
     }

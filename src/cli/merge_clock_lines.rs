@@ -1,6 +1,7 @@
 //! Lines and properties of a merge about clocks that messages have compared.
 
-use super::merge_survey::{ClockSource, JobSurvey, SurveyedHost, SurveyedLog};
+use super::clock_source::ClockSource;
+use super::merge_survey::{JobSurvey, SurveyedHost, SurveyedLog};
 use super::shown_names::{SHOWN_MAX, first_of};
 use crate::text::quantity::time;
 

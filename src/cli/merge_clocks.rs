@@ -13,10 +13,9 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use super::clock_source::ClockSource;
 use super::merge_clock_lines;
-use super::merge_survey::{
-    ClockSource, FIRST_DATE_NS, JobSurvey, OmittedLog, SurveyedLog, WallError,
-};
+use super::merge_survey::{FIRST_DATE_NS, JobSurvey, OmittedLog, SurveyedLog, WallError};
 use crate::capture::clock_exchange::{ClockFile, ClockedHost, OffsetReading};
 use crate::capture::message_clock::MessageClock;
 use crate::capture::wall_clock::{self, ClockReading, READING_ERROR_NS, WallClock};
@@ -69,6 +68,7 @@ pub(super) fn apply(survey: &mut JobSurvey, names: &[PathBuf]) {
         None => (ClockSource::Wall, log.clock.widened_by(common.bound_ns)),
     });
     survey.clock_reference = reference.hostname;
+    survey.reference_bound_ns = common.bound_ns;
     note_wall_errors(survey, common);
     let excesses = boots.iter().filter(|boot| boot.span.is_some() && boot.clock.has_excess());
     let names: Vec<&str> = excesses.map(|boot| boot.host.hostname.as_str()).collect();

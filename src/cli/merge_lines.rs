@@ -211,12 +211,16 @@ fn parts(survey: &JobSurvey) -> Option<String> {
 /// Line on recordings that have the same operations.
 fn overlaps(survey: &JobSurvey) -> Option<String> {
     let names = overlapping_hosts(survey);
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    (!names.is_empty()).then(|| {
+    overlap(&names.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+/// Line on hosts of which a recording of the whole machine overlaps with another one.
+pub(super) fn overlap(hosts: &[&str]) -> Option<String> {
+    (!hosts.is_empty()).then(|| {
         format!(
             "recordings of the whole machine overlap with others of {}: their common operations \
              count twice",
-            first_of(&names)
+            first_of(hosts)
         )
     })
 }

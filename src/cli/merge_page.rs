@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::path::Path;
 
 use super::completeness;
-use super::convert::{InputLog, open};
+use super::convert::InputLog;
 use super::error::CliError;
 use super::file_staging::FreeName;
 use super::merge_lines;
@@ -103,7 +103,7 @@ impl FoldedJob {
         log: &SurveyedLog,
         go_on: &mut dyn FnMut() -> bool,
     ) -> Result<(), CliError> {
-        let InputLog { items, header, .. } = match open(&log.path, false) {
+        let InputLog { items, header, .. } = match log.read() {
             Ok(input) => input,
             Err(error) => {
                 self.note_gap(number, log, error.to_string(), true);

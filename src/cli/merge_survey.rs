@@ -4,11 +4,14 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 
+use super::checked_capture::{CheckedPlace, OpenCapture};
+use super::clock_source::ClockSource;
+use super::convert::{self, InputLog};
 use super::error::CliError;
-use super::job_index::JobIndex;
+use super::job_index::{IndexedCapture, JobIndex};
 use super::log_argument;
 use crate::capture::header::{Header, JobPlace};
 use crate::capture::trailing_facts;
@@ -28,7 +31,12 @@ pub(super) const FIRST_DATE_NS: u64 = 978_307_200_000_000_000;
 /// A recording that is merged.
 #[derive(Debug)]
 pub(super) struct SurveyedLog {
+    /// Path that messages show.
     pub(super) path: PathBuf,
+    /// File that an index has led to; `None`: the user gave the path.
+    place: Option<CheckedPlace>,
+    /// Clock that an index has.
+    stored: Option<StoredClock>,
     /// Number of its host in [`JobSurvey::hosts`].
     pub(super) host: usize,
     /// Clock of its times; the offset that the user gave is not in it.
@@ -58,16 +66,64 @@ pub(super) struct SurveyedLog {
     print: HeaderPrint,
 }
 
-/// Source of the clock of a recording.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum ClockSource {
-    /// The wall clock of its host.
-    #[default]
-    Wall,
-    /// Messages to the reference.
-    Messages,
-    /// The host is the reference.
-    Reference,
+/// Clock of a recording in an index of a job.
+#[derive(Clone, Copy, Debug)]
+struct StoredClock {
+    clock: WallClock,
+    source: ClockSource,
+}
+
+/// Boot of a host of which an index has a clock.
+#[derive(Debug)]
+struct StoredBoot {
+    host: usize,
+    first: ClockReading,
+    stored: StoredClock,
+}
+
+impl StoredBoot {
+    /// True if a log is of this boot.
+    fn is_of(&self, log: &SurveyedLog) -> bool {
+        let is_boot = |first: &ClockReading| wall_clock::is_same_boot(self.first, *first);
+        self.host == log.host && log.readings.first().is_some_and(is_boot)
+    }
+}
+
+/// Recording that an argument has led to.
+#[derive(Debug)]
+struct FoundCapture {
+    /// Path that messages show.
+    path: PathBuf,
+    place: Option<CheckedPlace>,
+    stored: Option<StoredClock>,
+}
+
+impl StoredClock {
+    /// True if the recording has dates.
+    fn is_dated(&self) -> bool {
+        self.clock.bound_ns().is_some()
+    }
+}
+
+impl FoundCapture {
+    fn named(path: PathBuf) -> Self {
+        Self { path, place: None, stored: None }
+    }
+
+    fn indexed(capture: &IndexedCapture, place: CheckedPlace) -> Self {
+        let stored = StoredClock { clock: capture.clock, source: capture.clock_source };
+        Self { path: capture.shown.clone(), place: Some(place), stored: Some(stored) }
+    }
+}
+
+/// Opens a recording: the file that was checked, or the one that the user named.
+fn open(path: &Path, place: Option<&CheckedPlace>) -> Result<OpenCapture, CliError> {
+    match place {
+        Some(place) => {
+            place.open().map_err(|message| CliError::Log { path: path.to_owned(), message })
+        }
+        None => Ok(OpenCapture::named(path)),
+    }
 }
 
 /// Identity of a host; the clock shows the boot.
@@ -123,13 +179,16 @@ pub(super) struct JobSurvey {
     pub(super) zero_wall_ns: u64,
     /// Host with whose clock messages have compared others; empty: there is none.
     pub(super) clock_reference: String,
+    /// Error of the wall clock of that host, ns.
+    pub(super) reference_bound_ns: u64,
     /// Lines on clocks that were compared.
     pub(super) clock_notes: Vec<String>,
 }
 
 impl JobSurvey {
-    /// Looks at all recordings that the arguments name.
-    pub(super) fn of(arguments: &[PathBuf]) -> Self {
+    /// Looks at all recordings that the arguments name. The recordings of an index have the clocks
+    /// of the index, if `is_stored_taken`.
+    pub(super) fn of(arguments: &[PathBuf], is_stored_taken: bool) -> Self {
         let mut survey = Self::default();
         for argument in arguments {
             let logs = match log_argument::runs_of(argument) {
@@ -140,8 +199,9 @@ impl JobSurvey {
                     continue;
                 }
             };
-            for path in survey.captures_of(logs) {
-                match look(&path) {
+            for found in survey.captures_of(logs, is_stored_taken) {
+                let path = found.path.clone();
+                match look(found) {
                     Ok(log) => survey.add(log),
                     Err(error) => {
                         survey.left_out.push(OmittedLog { path, reason: error.to_string() })
@@ -152,16 +212,17 @@ impl JobSurvey {
         survey.logs.sort_by(|one, other| one.order().cmp(&other.order()));
         survey.find_hosts();
         survey.align();
+        survey.take_stored_clocks();
         survey
     }
 
     /// Returns the logs, with the recordings of an index of a job in its place. Those that are not
     /// the ones of the index are left out.
-    fn captures_of(&mut self, logs: Vec<PathBuf>) -> Vec<PathBuf> {
-        let mut paths = Vec::new();
+    fn captures_of(&mut self, logs: Vec<PathBuf>, is_stored_taken: bool) -> Vec<FoundCapture> {
+        let mut captures = Vec::new();
         for log in logs {
             let Some(index) = JobIndex::named_by(&log) else {
-                paths.push(log);
+                captures.push(FoundCapture::named(log));
                 continue;
             };
             let index = match JobIndex::read(&index) {
@@ -171,9 +232,21 @@ impl JobSurvey {
                     continue;
                 }
             };
+            let omitted = index.left_out.iter().map(|omitted| OmittedLog {
+                path: omitted.path.clone().into(),
+                reason: omitted.reason.clone(),
+            });
+            self.left_out.extend(omitted);
+            if is_stored_taken {
+                self.note_reference(&index);
+            }
             for capture in &index.captures {
-                match index.open(capture) {
-                    Ok(_) => paths.push(capture.shown.clone()),
+                match index.check(capture) {
+                    Ok(place) => {
+                        let found = FoundCapture::indexed(capture, place);
+                        let stored = found.stored.filter(|_| is_stored_taken);
+                        captures.push(FoundCapture { stored, ..found });
+                    }
                     Err(reason) => {
                         let path = capture.shown.clone();
                         self.left_out.push(OmittedLog { path, reason });
@@ -181,7 +254,22 @@ impl JobSurvey {
                 }
             }
         }
-        paths
+        captures
+    }
+
+    /// Notes the host with whose clock those of an index were compared.
+    fn note_reference(&mut self, index: &JobIndex) {
+        let reference = &index.clock_reference;
+        if self.clock_reference.is_empty() {
+            self.clock_reference.clone_from(reference);
+            self.reference_bound_ns = index.reference_bound_ns;
+        } else if !reference.is_empty() && *reference != self.clock_reference {
+            self.clock_notes.push(format!(
+                "clock: messages compared the clocks of {} with that of {reference}: the order to \
+                 recordings of other indexes holds if the wall clocks of both references are right",
+                JobIndex::named(&index.path).display()
+            ));
+        }
     }
 
     /// Adds a recording, unless it is there already; the more complete one is kept.
@@ -232,6 +320,25 @@ impl JobSurvey {
             let known = host.zip(log.readings.first()).and_then(|(host, first)| host.clock(*first));
             log.clock = known.unwrap_or_else(|| WallClock::without_dates(log.start, without));
         }
+    }
+
+    /// Gives the recordings of an index the clocks of the index, and those of the same boots, too.
+    fn take_stored_clocks(&mut self) {
+        if self.logs.iter().all(|log| log.stored.is_none()) {
+            return;
+        }
+        let of_log = |log: &SurveyedLog| {
+            let stored = log.stored.filter(StoredClock::is_dated)?;
+            Some(StoredBoot { host: log.host, first: *log.readings.first()?, stored })
+        };
+        let boots: Vec<StoredBoot> = self.logs.iter().filter_map(of_log).collect();
+        let widened_ns = self.reference_bound_ns;
+        self.replace_clocks(&|log| {
+            let of_boot = || boots.iter().find(|boot| boot.is_of(log)).map(|boot| boot.stored);
+            let stored = log.stored.or_else(of_boot);
+            let wall = log.clock.widened_by(widened_ns);
+            stored.map_or((ClockSource::Wall, wall), |stored| (stored.source, stored.clock))
+        });
     }
 
     /// Replaces the clock of each recording by the one that `find` knows for it and its old one;
@@ -344,6 +451,18 @@ impl SurveyedLog {
         self.rank().into_iter().chain(self.node_ranks.iter().copied())
     }
 
+    /// Opens the recording.
+    pub(super) fn open(&self) -> Result<OpenCapture, CliError> {
+        open(&self.path, self.place.as_ref())
+    }
+
+    /// Opens the recording for reading its operations.
+    pub(super) fn read(&self) -> Result<InputLog, CliError> {
+        let opened = self.open()?;
+        let read = convert::open(&opened.path, false);
+        read.map_err(|error| error.shown_as(&opened.path, &self.path))
+    }
+
     /// Order of recordings in the archive.
     fn order(&self) -> (&HostIdentity, Option<u64>, &Path) {
         (&self.identity, self.ranks().next(), &self.path)
@@ -351,6 +470,9 @@ impl SurveyedLog {
 
     /// Returns true if the log has dates.
     pub(super) fn is_dated(&self) -> bool {
+        if let Some(stored) = &self.stored {
+            return stored.is_dated();
+        }
         let is_compared = self.clock_source != ClockSource::Wall;
         !self.readings.is_empty() && (is_compared || !self.has_unset_clock)
     }
@@ -366,7 +488,14 @@ impl SurveyedLog {
 }
 
 /// Reads header and end of a log.
-fn look(path: &Path) -> Result<SurveyedLog, CliError> {
+fn look(found: FoundCapture) -> Result<SurveyedLog, CliError> {
+    let opened = open(&found.path, found.place.as_ref())?;
+    let shown = found.path.clone();
+    look_at(&opened.path, found).map_err(|error| error.shown_as(&opened.path, &shown))
+}
+
+/// Reads header and end of the log at a path.
+fn look_at(path: &Path, found: FoundCapture) -> Result<SurveyedLog, CliError> {
     let failed = |source| CliError::Open { path: path.into(), source };
     let file = regular::open_named(path).map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;
@@ -391,10 +520,10 @@ fn look(path: &Path) -> Result<SurveyedLog, CliError> {
         log: None,
     };
     if identity.name.is_empty() {
-        let stem = path.file_stem().unwrap_or_default();
+        let stem = found.path.file_stem().unwrap_or_default();
         identity = HostIdentity {
             name: stem.to_string_lossy().into_owned(),
-            log: Some(path.into()),
+            log: Some(found.path.clone()),
             ..identity
         };
     }
@@ -414,7 +543,9 @@ fn look(path: &Path) -> Result<SurveyedLog, CliError> {
         has_end: end.is_some(),
         bytes,
         print,
-        path: path.into(),
+        path: found.path,
+        place: found.place,
+        stored: found.stored,
         job: header.job,
         is_part: header.excerpt.as_ref().is_some_and(|part| part.recording_start_ns != start.0),
         node_ranks: header.scope.ranks.iter().filter_map(|process| process.rank).collect(),
@@ -455,12 +586,15 @@ fn is_same_recording(one: &SurveyedLog, other: &SurveyedLog) -> bool {
     let is_of_same_start = one.identity == other.identity
         && one.start == other.start
         && one.readings.first() == other.readings.first();
-    is_of_same_start && (is_recorded || has_same_content(&one.path, &other.path))
+    is_of_same_start && (is_recorded || has_same_content(one, other))
 }
 
 /// Returns true if one file begins with all of the other.
-fn has_same_content(one: &Path, other: &Path) -> bool {
-    let open = |path: &Path| regular::open_named(path).map(BufReader::<File>::new);
+fn has_same_content(one: &SurveyedLog, other: &SurveyedLog) -> bool {
+    let open = |log: &SurveyedLog| -> io::Result<BufReader<File>> {
+        let opened = log.open().map_err(|error| io::Error::other(error.to_string()))?;
+        regular::open_named(&opened.path).map(BufReader::new)
+    };
     let (Ok(one), Ok(other)) = (open(one), open(other)) else { return false };
     one.bytes().zip(other.bytes()).all(|pair| matches!(pair, (Ok(one), Ok(other)) if one == other))
 }

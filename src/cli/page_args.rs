@@ -36,6 +36,7 @@ impl PageArgs {
     pub(super) fn analyse(&self) -> AnalyseArgs {
         AnalyseArgs {
             log: self.log.clone(),
+            shown: None,
             all_files: true,
             print: PrintArgs::default(),
             filter: self.filter.clone(),

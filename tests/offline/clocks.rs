@@ -297,13 +297,13 @@ fn rendezvous_of_others_is_not_trusted() {
 
 /// Clock of the reference less that of the other host.
 #[derive(Clone, Copy)]
-struct Injected {
-    offset_ns: i64,
-    drift_ppb: i64,
+pub(crate) struct Injected {
+    pub(crate) offset_ns: i64,
+    pub(crate) drift_ppb: i64,
 }
 
 impl Injected {
-    fn offset_at(self, time: u64) -> i128 {
+    pub(crate) fn offset_at(self, time: u64) -> i128 {
         let drift = i128::from(time) * i128::from(self.drift_ppb) / 1_000_000_000;
         i128::from(self.offset_ns) + drift
     }
@@ -338,16 +338,16 @@ impl Injected {
 }
 
 /// Recordings of two hosts, with comparisons before and after.
-struct ComparedJob {
-    logs: Vec<PathBuf>,
-    clocks: PathBuf,
+pub(crate) struct ComparedJob {
+    pub(crate) logs: Vec<PathBuf>,
+    pub(crate) clocks: PathBuf,
     /// Start and end of both recordings, on their own clocks.
-    span: [u64; 2],
+    pub(crate) span: [u64; 2],
 }
 
 /// Makes recordings of two hosts at equal times of their own clocks; the wall clock of the second
 /// is ahead of what is true by `wall_ns`.
-fn compared_job(dir: &Path, injected: Injected, wall_ns: i64) -> ComparedJob {
+pub(crate) fn compared_job(dir: &Path, injected: Injected, wall_ns: i64) -> ComparedJob {
     let alpha = DD.write(dir, "alpha");
     let header = crate::merge::header_of(&alpha);
     let (start, wall) = (header.clock.start_ns, header.clock.start_realtime_ns);
