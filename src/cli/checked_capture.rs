@@ -46,14 +46,14 @@ impl OpenCapture {
 pub(super) struct CheckedPlace {
     /// Absolute path without links.
     place: PathBuf,
-    id: FileId,
+    id: FileStamp,
     content: ContentPrint,
 }
 
 /// Device, number and owner of a file.
-type FileId = [u64; 3];
+type FileStamp = [u64; 3];
 
-fn id_of(found: &Metadata) -> FileId {
+fn id_of(found: &Metadata) -> FileStamp {
     [found.dev(), found.ino(), found.uid().into()]
 }
 

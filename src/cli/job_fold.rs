@@ -51,7 +51,7 @@ where
     };
     let index = JobIndex::read(&path)?;
     wish.check_events()?;
-    let mut job = JobFold::new(&index, sink(Filter::default(), &Header::default()));
+    let mut job = JobSums::new(&index, sink(Filter::default(), &Header::default()));
     for capture in &index.captures {
         job.add(capture, wish.clone(), &sink, go_on)?;
     }
@@ -64,7 +64,7 @@ pub(super) fn is_job(log: &Path) -> bool {
 }
 
 /// Fold of a job.
-struct JobFold<'a, S> {
+struct JobSums<'a, S> {
     index: &'a JobIndex,
     keys: JobKeys,
     zero_ns: i128,
@@ -80,7 +80,7 @@ struct JobFold<'a, S> {
     unknown_users: u64,
 }
 
-impl<'a, S: Sink<Error: Display> + Absorb + Picked> JobFold<'a, S> {
+impl<'a, S: Sink<Error: Display> + Absorb + Picked> JobSums<'a, S> {
     fn new(index: &'a JobIndex, fold: S) -> Self {
         let starts = index.captures.iter().map(|capture| capture.clock.at(capture.start));
         let zero_ns = starts.min().unwrap_or_default();

@@ -8,7 +8,7 @@ use super::args::InfoArgs;
 use super::error::CliError;
 use super::exit_code::INCOMPLETE;
 use super::job_index::{IndexedCapture, JobIndex};
-use super::merge_lines;
+use super::job_overlap::overlap;
 use super::report_args::PrintArgs;
 use super::report_output::output;
 use crate::text::quantity::{counted, time};
@@ -63,7 +63,7 @@ fn report(index: &JobIndex, states: &[Option<String>]) -> Report {
     let left_out = index.left_out.iter().map(|text| format!("left out of the index: {text}"));
     report.incomplete = unusable.chain(left_out).collect();
     report.notes.push(clock_note(index));
-    report.notes.extend(merge_lines::overlap(&index.overlapping_hosts()));
+    report.notes.extend(overlap(&index.overlapping_hosts()));
     report.notes.push(format!(
         "sums of all recordings: iotrace-perf summary --by rank {}",
         JobIndex::named(&index.path).display()

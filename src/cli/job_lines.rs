@@ -2,7 +2,7 @@
 
 use super::completeness;
 use super::converted::{Converted, JobState};
-use super::merge_lines;
+use super::job_overlap::overlap;
 use crate::text::quantity::{count, counted, time};
 use crate::text::table::{Cell, Report};
 
@@ -47,7 +47,7 @@ fn notes(converted: &Converted, job: &JobState) -> Vec<String> {
         notes.extend((!unknown.is_empty()).then(|| format!("not known: {}", unknown.join(", "))));
     }
     let overlapping: Vec<&str> = job.overlapping_hosts.iter().map(String::as_str).collect();
-    notes.extend(merge_lines::overlap(&overlapping));
+    notes.extend(overlap(&overlapping));
     notes.extend(job.notes.iter().cloned());
     notes.extend(clock(job));
     notes.extend(completeness::not_recorded(summary));

@@ -11,8 +11,8 @@ pub(super) struct MergeArgs {
     /// The recordings: logs, directories of one recording, directories with several, or an index
     #[arg(required = true, value_name = "LOG")]
     pub(super) logs: Vec<PathBuf>,
-    /// NAME.otf2, an archive; NAME.html, a page about the job; or DIR/, with the slash, for an index
-    /// of the job that other subcommands take in place of a log
+    /// NAME.otf2, an archive; NAME.html, a page about the job; or DIR/, with the slash, for an
+    /// index of the job that other subcommands take in place of a log
     #[arg(short, long, required = true, value_name = "NAME.otf2|NAME.html|DIR/")]
     pub(super) output: OsString,
     /// Rename an output that exists to NAME.old, then to NAME.old.2, …: nothing is deleted

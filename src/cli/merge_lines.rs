@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use super::job_overlap::overlap;
 use super::merge_clock_lines;
 use super::merge_result::{Merged, MergedCounts};
 use super::merge_survey::{JobSurvey, OmittedLog, SurveyedHost, SurveyedLog};
@@ -212,17 +213,6 @@ fn parts(survey: &JobSurvey) -> Option<String> {
 fn overlaps(survey: &JobSurvey) -> Option<String> {
     let names = overlapping_hosts(survey);
     overlap(&names.iter().map(String::as_str).collect::<Vec<_>>())
-}
-
-/// Line on hosts of which a recording of the whole machine overlaps with another one.
-pub(super) fn overlap(hosts: &[&str]) -> Option<String> {
-    (!hosts.is_empty()).then(|| {
-        format!(
-            "recordings of the whole machine overlap with others of {}: their common operations \
-             count twice",
-            first_of(hosts)
-        )
-    })
 }
 
 /// Returns the names of hosts of which a recording of the whole machine overlaps with another one.

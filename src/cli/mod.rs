@@ -63,6 +63,7 @@ mod job_index_format;
 mod job_index_writer;
 mod job_info;
 mod job_lines;
+mod job_overlap;
 mod job_script;
 mod job_verbs;
 mod live;

@@ -1,5 +1,5 @@
-//! Questions of the guide to the Parquet tables of several logs, answered by their engines where the
-//! machine has them.
+//! Questions of the guide to the Parquet tables of several logs, answered by their engines where
+//! the machine has them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Clocks of an index: those of `--clock-offset` and `--clocks` stay, and a clock that was never set
-//! has no error bound.
+//! Clocks of an index: those of `--clock-offset` and `--clocks` stay, and a clock that was never
+//! set has no error bound.
 
 use std::fs;
 use std::path::Path;
