@@ -1,5 +1,5 @@
-//! Balance of a job: `summary` of its index and its page answer alike which rank has most, which one
-//! ended its I/O last, and which ranks are left out.
+//! Balance of a job: `summary` of its index and its page answer alike which rank has most, which
+//! one ended its I/O last, and which ranks are left out.
 
 use std::fs;
 use std::path::{Path, PathBuf};
