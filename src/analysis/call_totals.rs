@@ -261,4 +261,8 @@ impl<S: Sink> Sink for WithTotals<'_, S> {
             Err(never) => match never {},
         }
     }
+
+    fn damaged(&mut self) {
+        self.sink.damaged();
+    }
 }

@@ -32,6 +32,7 @@ pub mod pattern;
 pub mod picked;
 pub mod process_names;
 pub mod rank_activity;
+pub mod rank_balance;
 pub mod rank_rows;
 mod recent_rows;
 pub mod request_owners;

@@ -1,5 +1,5 @@
-//! I/O on files of each process: when its first operation began and its last one ended, and its
-//! time on each file.
+//! I/O on files of each process: when its first operation began and its last one ended, its bytes,
+//! and its time on each file.
 
 use rustc_hash::FxHashMap;
 
@@ -28,6 +28,15 @@ impl ActiveSpan {
     }
 }
 
+/// I/O of a process on files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileActivity {
+    /// Times between which it was.
+    pub span: ActiveSpan,
+    /// Bytes read and written.
+    pub bytes: u64,
+}
+
 /// Numbers of the rows of an operation.
 #[derive(Clone, Copy, Debug)]
 struct SpanRows {
@@ -38,8 +47,8 @@ struct SpanRows {
 /// Fold of the activity of processes.
 #[derive(Debug, Default)]
 pub struct RankActivity {
-    /// Time spans by process.
-    pub spans: BoundedMap<ProcessKey, ActiveSpan>,
+    /// I/O on files by process.
+    pub processes: BoundedMap<ProcessKey, FileActivity>,
     /// Names of files ([`super::file_key::file_key`]).
     pub files: BoundedMap<Vec<u8>, ()>,
     /// Time of each process on each file, by the number of its row, ns.
@@ -55,7 +64,10 @@ impl RankActivity {
         }
         let rows = self.rows_of(done);
         let span = ActiveSpan { first: Some(done.start), last: Some(done.end) };
-        self.spans.at(rows.process).add(span);
+        let process = self.processes.at(rows.process);
+        process.span.add(span);
+        let bytes = done.moved().iter().fold(0, |sum: u64, bytes| sum.saturating_add(*bytes));
+        process.bytes = process.bytes.saturating_add(bytes);
         if let Some(row) = rows.file {
             let time = self.times.at(row);
             *time = time.saturating_add(done.ns());
@@ -66,7 +78,7 @@ impl RankActivity {
         if let Some(rows) = self.recent.find(done) {
             return rows;
         }
-        let process = self.spans.place(&done.process, || done.process);
+        let process = self.processes.place(&done.process, || done.process);
         let file = done.name.as_ref().map(|name| {
             let key = (done.process, place_of(&mut self.files, name));
             self.times.place(&key, || key)
@@ -123,9 +135,9 @@ mod tests {
             let step = Step::SyscallEnded(&operation, &[]);
             fold.done(&CompletedOp::of(&step).expect("it has ended"));
         }
-        let spans: Vec<ActiveSpan> = fold.spans.iter().map(|(_, span)| *span).collect();
-        let all = ActiveSpan { first: Some(KernelTime(5)), last: Some(KernelTime(31)) };
-        assert_eq!(spans, [all]);
+        let found: Vec<FileActivity> = fold.processes.iter().map(|(_, found)| *found).collect();
+        let span = ActiveSpan { first: Some(KernelTime(5)), last: Some(KernelTime(31)) };
+        assert_eq!(found, [FileActivity { span, bytes: 9 }]);
         let busiest = fold.busiest_files(|_| ());
         let (row, ns) = busiest[&()];
         let path = fold.files.keys().find(|(_, place)| *place == row).map(|(key, _)| key.clone());

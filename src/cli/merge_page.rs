@@ -17,6 +17,7 @@ use super::shown_names::{SHOWN_MAX, first_of};
 use crate::analysis::job::fold::JobFold;
 use crate::analysis::job::phases::IoPhases;
 use crate::analysis::job::row_plan::{RecordedRanks, RecordingScope, RowPlan};
+use crate::analysis::rank_balance::RankReading;
 use crate::capture::header::JobPlace;
 use crate::pipeline::{self, PipelineError};
 use crate::report::job::{JobFacts, JobGap, JobHostFacts, JobReportInput, report};
@@ -106,7 +107,7 @@ impl FoldedJob {
         let InputLog { items, header, .. } = match log.read() {
             Ok(input) => input,
             Err(error) => {
-                self.note_gap(number, log, error.to_string(), true);
+                self.note_gap(number, log, error.to_string(), RankReading::None);
                 return Ok(());
             }
         };
@@ -115,24 +116,25 @@ impl FoldedJob {
         match read {
             Ok(summary) => {
                 sink.finish(summary.end_time().max(log.end));
-                let is_damaged = summary.torn || summary.damaged_bytes > 0 || summary.end.is_none();
+                let is_damaged = summary.is_damaged();
+                let reading = if is_damaged { RankReading::Part } else { RankReading::Whole };
                 let missing = completeness::missing(&summary);
                 if !missing.is_empty() {
-                    self.note_gap(number, log, missing.join("; "), is_damaged);
+                    self.note_gap(number, log, missing.join("; "), reading);
                 }
             }
             Err(PipelineError::Interrupted) => return Err(CliError::Interrupted),
             Err(error) => {
                 sink.finish(log.end);
-                self.note_gap(number, log, error.to_string(), true);
+                self.note_gap(number, log, error.to_string(), RankReading::Part);
             }
         }
         Ok(())
     }
 
-    fn note_gap(&mut self, number: usize, log: &SurveyedLog, reason: String, is_damaged: bool) {
-        self.has_damage |= is_damaged;
-        self.fold.note_missing(number, &reason);
+    fn note_gap(&mut self, number: usize, log: &SurveyedLog, reason: String, reading: RankReading) {
+        self.has_damage |= reading != RankReading::Whole;
+        self.fold.note_missing(number, &reason, reading);
         let path = log.path.display().to_string();
         self.gaps.push(JobGap { path, is_left_out: false, reason });
     }

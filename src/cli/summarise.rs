@@ -1,6 +1,7 @@
 //! `iotrace-perf summary`: sums of a log, or of a job, with the findings of the rules that cost
 //! little.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use super::analyse::{chosen, on_log, print, report_options};
@@ -16,7 +17,7 @@ use super::{advise, summary_lines};
 use crate::analysis::advice::facts::{AdviceFold, SelectedAdvice};
 use crate::analysis::advice::judge::{AdviceInput, judge};
 use crate::analysis::job_keys::{CaptureKeys, CaptureOrigin, JobKeys};
-use crate::analysis::rank_rows::RankRows;
+use crate::analysis::rank_rows::{CapturedRanks, RankRows};
 use crate::analysis::summary::IoSummary;
 use crate::capture::header::Header;
 use crate::capture::wall_clock::WallClock;
@@ -49,7 +50,11 @@ pub(super) fn run(args: &GroupedArgs) -> Result<ExitCode, CliError> {
     let code = on_log(&args.analyse, |log, go_on| {
         let sink = |filter, header: &Header| {
             let fold = AdviceFold::brief(direct_flag(&header.host.machine), empty.clone());
-            SelectedAdvice::new(filter, fold.with_ranks(is_of_ranks))
+            let fold = match is_of_ranks {
+                true => fold.with_ranks(CapturedRanks::of(header)),
+                false => fold,
+            };
+            SelectedAdvice::new(filter, fold)
         };
         let (selected, converted) = fold_all(log, wish, sink, go_on)?;
         let mut fold = selected.fold;
@@ -57,6 +62,7 @@ pub(super) fn run(args: &GroupedArgs) -> Result<ExitCode, CliError> {
         let mut report = report::summary::report(&fold.summary, summary, options);
         if let Some(job) = &converted.job {
             has_damage = job.has_damage;
+            expect_all(&mut fold.ranks, log)?;
             report.notes.push(format!(
                 "the rules of advise judge each recording: iotrace-perf advise {}",
                 JobIndex::named(log).display()
@@ -75,6 +81,14 @@ pub(super) fn run(args: &GroupedArgs) -> Result<ExitCode, CliError> {
     Ok(if has_damage { ExitCode::from(INCOMPLETE) } else { code })
 }
 
+/// Notes the ranks whose recordings are in the index of a job and were not read.
+fn expect_all(ranks: &mut RankRows, log: &Path) -> Result<(), CliError> {
+    let Some(path) = JobIndex::named_by(log) else { return Ok(()) };
+    let index = JobIndex::read(&path)?;
+    ranks.expect(index.captures.iter().map(|capture| (capture.host, capture.ranks().collect())));
+    Ok(())
+}
+
 /// Sums up a recording by rank, with times since its start.
 fn add_ranks(fold: &mut AdviceFold, header: &Header) {
     let Some(activity) = fold.activity.take() else { return };
@@ -87,5 +101,5 @@ fn add_ranks(fold: &mut AdviceFold, header: &Header) {
     };
     let mut job = JobKeys::new(false);
     let mut keys = CaptureKeys::new(&mut job, place, MountTable::default(), Vec::new());
-    fold.ranks.add(&fold.summary, Some(&activity), &mut keys);
+    fold.ranks.add(&fold.summary, Some(&activity), &fold.captured, &mut keys);
 }

@@ -121,6 +121,10 @@ pub trait Sink {
     fn complete_until(&mut self, _time: KernelTime) -> Result<(), Self::Error> {
         Ok(())
     }
+
+    /// Takes note that the log is damaged, or has no end. Called after the last step of a log that
+    /// does not grow.
+    fn damaged(&mut self) {}
 }
 
 impl<S: Sink> Sink for &mut S {
@@ -135,5 +139,9 @@ impl<S: Sink> Sink for &mut S {
 
     fn complete_until(&mut self, time: KernelTime) -> Result<(), S::Error> {
         S::complete_until(self, time)
+    }
+
+    fn damaged(&mut self) {
+        S::damaged(self);
     }
 }

@@ -45,9 +45,13 @@ pub fn run_until<S: Sink>(
     sink: &mut S,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<Summary, PipelineError<S::Error>> {
-    with_erased(sink, |sink| match available_parallelism().map_or(1, usize::from) {
+    let summary = with_erased(sink, |sink| match available_parallelism().map_or(1, usize::from) {
         1 => in_one(&mut items, header, until, sink, go_on),
         2 if !sink.is_costly() => in_two(&mut items, header, until, sink, go_on),
         _ => in_three(&mut items, header, until, sink, go_on),
-    })
+    })?;
+    if summary.is_damaged() {
+        sink.damaged();
+    }
+    Ok(summary)
 }

@@ -123,6 +123,12 @@ impl Summary {
         KernelTime(self.header.clock.start_ns)
     }
 
+    /// Returns true if a part of the log is damaged, or its end is missing.
+    pub fn is_damaged(&self) -> bool {
+        let has_no_end = self.end.is_none() && self.read_until.is_none();
+        self.torn || self.damaged_bytes > 0 || has_no_end
+    }
+
     /// End of the capture, as far as the log has it.
     pub fn end_time(&self) -> KernelTime {
         self.last_time.max(self.start())

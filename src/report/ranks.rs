@@ -1,10 +1,12 @@
 //! Ranks and hosts of a job: their sums, and how far the ranks differ.
 
+use super::job::{last_io, left_out, of_parts};
 use super::rows::{column, key_column};
 use super::tallies::Tallies;
 use crate::analysis::file_key::KeyParts;
 use crate::analysis::group_stats::GroupStats;
-use crate::analysis::rank_rows::{Imbalance, LastRank, RankExtreme, RankPlace, RankRows, RankSum};
+use crate::analysis::rank_balance::{RankBalance, RankExtreme};
+use crate::analysis::rank_rows::{RankPlace, RankRows, RankSum};
 use crate::text::escape::shown;
 use crate::text::quantity::{counted, size, time};
 use crate::text::table::{Cell, Column, Report, Table, UNVERIFIED};
@@ -32,9 +34,10 @@ pub struct RankOptions {
 
 /// Adds the table of ranks or hosts, and the findings about their differences.
 pub fn add(report: &mut Report, ranks: &RankRows, options: RankOptions) {
-    if let Some(imbalance) = ranks.imbalance() {
-        facts(report, ranks, &imbalance);
-        let sentences = findings(ranks, &imbalance, options.bound_ns);
+    let balance = ranks.balance();
+    if balance.ranks + balance.left_out.len() as u64 > 1 {
+        facts(report, ranks, &balance);
+        let sentences = findings(ranks, &balance, options.bound_ns);
         if let Some(table) = report.tables.iter_mut().find(|table| table.key == "findings") {
             let rows = sentences.into_iter().map(|(kind, time_ns, text)| {
                 vec![Cell::Word(kind.to_owned()), Cell::ns(time_ns), Cell::Word(text)]
@@ -105,30 +108,38 @@ fn host_table(ranks: &RankRows, limit: usize) -> Table {
 }
 
 /// Adds the exact numbers.
-fn facts(report: &mut Report, ranks: &RankRows, imbalance: &Imbalance) {
-    let Imbalance { ranks: _, file_ns, bytes, last } = imbalance;
+fn facts(report: &mut Report, ranks: &RankRows, balance: &RankBalance) {
     let by_rank = ranks.ranks();
     let host = |rank: u64| by_rank.get(&rank).map_or(Cell::None, |row| host_name(ranks, row.0));
     report.facts.extend([
+        ("compared_ranks", "", Cell::Count(balance.ranks)),
+        ("left_out_ranks", "", Cell::Count(balance.left_out.len() as u64)),
+    ]);
+    if balance.ranks < 2 {
+        return;
+    }
+    let RankBalance { file_ns, file_bytes, last, .. } = balance;
+    report.facts.extend([
         ("file_ns_max", "", Cell::Ns(file_ns.max)),
-        ("file_ns_mean", "", Cell::Ns(file_ns.mean)),
+        ("file_ns_mean", "", Cell::Ns(file_ns.mean())),
         ("file_ns_max_rank", "", Cell::Count(file_ns.rank)),
         ("file_ns_max_host", "", host(file_ns.rank)),
-        ("bytes_max", "", Cell::Count(bytes.max)),
-        ("bytes_mean", "", Cell::Count(bytes.mean)),
-        ("bytes_max_rank", "", Cell::Count(bytes.rank)),
-        ("bytes_max_host", "", host(bytes.rank)),
-        ("last_io_ns", "", Cell::ns(last.map(|last| last.end_ns))),
-        ("last_io_median_ns", "", Cell::ns(last.map(|last| last.median_ns))),
-        ("last_io_rank", "", Cell::count(last.map(|last| last.rank))),
-        ("last_io_host", "", last.map_or(Cell::None, |last| host(last.rank))),
+        ("file_bytes_max", "", Cell::Count(file_bytes.max)),
+        ("file_bytes_mean", "", Cell::Count(file_bytes.mean())),
+        ("file_bytes_max_rank", "", Cell::Count(file_bytes.rank)),
+        ("file_bytes_max_host", "", host(file_bytes.rank)),
+        ("last_io_ns", "", Cell::ns(last.as_ref().map(|last| last.end.ns))),
+        ("last_io_next_ns", "", Cell::ns(last.as_ref().map(|last| last.next.ns))),
+        ("last_io_median_ns", "", Cell::ns(last.as_ref().map(|last| last.median_ns))),
+        ("last_io_rank", "", Cell::count(last.as_ref().map(|last| last.end.rank))),
+        ("last_io_host", "", last.as_ref().map_or(Cell::None, |last| host(last.end.rank))),
     ]);
 }
 
 /// Sentences about the differences: kind, time that it concerns, text.
 fn findings(
     ranks: &RankRows,
-    imbalance: &Imbalance,
+    balance: &RankBalance,
     bound_ns: Option<u64>,
 ) -> Vec<(&'static str, Option<u64>, String)> {
     let by_rank = ranks.ranks();
@@ -141,66 +152,45 @@ fn findings(
         }
     };
     let mut sentences = Vec::new();
-    let RankExtreme { rank, max, mean } = imbalance.file_ns;
-    if max > 0 {
+    let file_ns @ RankExtreme { rank, max, .. } = balance.file_ns;
+    if max > 0 && balance.ranks > 1 {
         let details = by_rank.get(&rank).map_or(String::new(), |row| details(&row.1));
         let text = format!(
             "{} has the most time on files of {}: {}, {} the mean{details}",
             name(rank),
-            counted(imbalance.ranks, "rank"),
+            counted(balance.ranks, "rank"),
             time(max),
-            ratio(max, mean)
+            ratio(max, file_ns.mean())
         );
         sentences.push(("imbalance", Some(max), text));
     }
-    let RankExtreme { rank, max, mean } = imbalance.bytes;
-    if max > 0 {
+    let file_bytes @ RankExtreme { rank, max, .. } = balance.file_bytes;
+    if max > 0 && balance.ranks > 1 {
         let text = format!(
-            "{} has moved the most bytes: {}, {} the mean",
+            "{} has moved the most bytes of files: {}, {} the mean",
             name(rank),
             size(max),
-            ratio(max, mean)
+            ratio(max, file_bytes.mean())
         );
         sentences.push(("imbalance-bytes", None, text));
     }
-    if let Some(last) = imbalance.last {
-        sentences.push(last_rank(&name(last.rank), last, bound_ns));
+    if let Some(last) = &balance.last {
+        let later = last.end.ns.saturating_sub(last.median_ns);
+        sentences.push(("straggler", Some(later), last_io(last, bound_ns, 0, "rank", &name)));
     }
+    sentences.extend(left_out(balance, "rank").map(|text| ("left-out", None, text)));
+    sentences.extend(of_parts(balance, "rank").map(|text| ("left-out", None, text)));
     sentences
 }
 
-/// Sentence about the rank whose I/O ended last. What the clocks do not show is not claimed.
-fn last_rank(
-    name: &str,
-    last: LastRank,
-    bound_ns: Option<u64>,
-) -> (&'static str, Option<u64>, String) {
-    let LastRank { end_ns, median_ns, .. } = last;
-    let later = end_ns.saturating_sub(median_ns);
-    let text = match bound_ns {
-        Some(bound) if later > bound => format!(
-            "{name} ended its I/O last: {} after the start, {} after the median of the ranks",
-            time(end_ns),
-            time(later)
-        ),
-        Some(0) => format!("the ranks ended their I/O together, {} after the start", time(end_ns)),
-        Some(bound) => format!(
-            "which rank ended its I/O last is not known: half of them within {}, and the clocks \
-             agree to {}",
-            time(later),
-            time(bound)
-        ),
-        None => "which rank ended its I/O last is not known: a recording has no dates".to_owned(),
-    };
-    ("straggler", Some(later), text)
-}
-
-/// File on which a rank spent most of its time, and the span of its I/O.
+/// File on which a rank spent most time, and the span of its I/O.
 fn details(sum: &RankSum) -> String {
     let busiest = sum.busiest.as_ref().filter(|(_, ns)| *ns > 0).map(|(key, ns)| {
         let KeyParts { path, is_doubtful, .. } = KeyParts::of(key);
         let mark = if is_doubtful { UNVERIFIED } else { "" };
-        format!("; most of it on {}{mark} ({})", harmless(path), time(*ns))
+        let is_most = ns.saturating_mul(2) > sum.stats.own_time();
+        let part = if is_most { "most of it" } else { "the longest" };
+        format!("; {part} on {}{mark} ({})", harmless(path), time(*ns))
     });
     let span = sum.span.first.zip(sum.span.last).map(|(first, last)| {
         format!("; between {} and {} after the start", time(first.0), time(last.0))
@@ -227,16 +217,14 @@ fn harmless(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
+    /// Fails if the longest file of many is said to have most of the time.
     #[test]
-    fn order_of_hosts_is_claimed_only_beyond_the_bound_of_their_clocks() {
-        let last = LastRank { rank: 3, end_ns: 5_000_000, median_ns: 4_000_000 };
-        let text = |bound| last_rank("rank 3", last, bound).2;
-        let claim = "rank 3 ended its I/O last: 5.00 ms after the start, 1.00 ms after the median";
-        for bound in [Some(999_999), Some(0)] {
-            assert!(text(bound).starts_with(claim), "{}", text(bound));
-        }
-        for bound in [Some(1_000_000), Some(9_000_000), None] {
-            assert!(text(bound).contains("is not known"), "{}", text(bound));
+    fn file_has_most_of_the_time_only_beyond_half_of_it() {
+        let mut sum = RankSum::default();
+        sum.stats.time.add(1000);
+        for (ns, part) in [(501, "; most of it on /f ("), (500, "; the longest on /f (")] {
+            sum.busiest = Some((b"/f".to_vec(), ns));
+            assert!(details(&sum).starts_with(part), "{}", details(&sum));
         }
     }
 

@@ -14,6 +14,7 @@ mod golden;
 mod import;
 mod import_darshan;
 mod import_traces;
+mod job_balance;
 mod job_index;
 mod job_page;
 mod json_document;

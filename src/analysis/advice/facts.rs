@@ -10,7 +10,7 @@ use super::super::job_keys::{Absorb, CaptureKeys};
 use super::super::pattern::Patterns;
 use super::super::picked::Picked;
 use super::super::rank_activity::RankActivity;
-use super::super::rank_rows::RankRows;
+use super::super::rank_rows::{CapturedRanks, RankRows};
 use super::super::summary::IoSummary;
 use super::durability::Durability;
 use super::habits::Habits;
@@ -121,6 +121,8 @@ pub struct AdviceFold {
     pub facts: AdviceFacts,
     /// I/O of each process over time; `None`: not folded.
     pub activity: Option<RankActivity>,
+    /// Ranks of the recording.
+    pub captured: CapturedRanks,
     /// Sums by rank and host, of the captures that were absorbed.
     pub ranks: RankRows,
 }
@@ -129,21 +131,22 @@ impl AdviceFold {
     /// Creates the folds for a recording; see [`AdviceFacts::new`].
     pub fn new(header: &Header, direct_flag: u32) -> Self {
         let facts = AdviceFacts::new(header, direct_flag);
-        let (activity, ranks) = Default::default();
+        let (activity, captured, ranks) = Default::default();
         let (summary, files) = (IoSummary::default(), Some(FileTotals::default()));
-        Self { summary, files, facts, activity, ranks }
+        Self { summary, files, facts, activity, captured, ranks }
     }
 
     /// Creates the folds of a summary, and of the rules that cost little.
     pub fn brief(direct_flag: u32, summary: IoSummary) -> Self {
-        let (activity, ranks) = Default::default();
-        Self { summary, files: None, facts: AdviceFacts::brief(direct_flag), activity, ranks }
+        let (activity, captured, ranks) = Default::default();
+        let facts = AdviceFacts::brief(direct_flag);
+        Self { summary, files: None, facts, activity, captured, ranks }
     }
 
-    /// Sums up by rank as well.
+    /// Sums up by rank as well: the ranks of the recording.
     #[must_use]
-    pub fn with_ranks(self, is_wanted: bool) -> Self {
-        Self { activity: is_wanted.then(RankActivity::default), ..self }
+    pub fn with_ranks(self, captured: CapturedRanks) -> Self {
+        Self { activity: Some(RankActivity::default()), captured, ..self }
     }
 }
 
@@ -196,13 +199,16 @@ impl Sink for SelectedAdvice {
         }
         Ok(())
     }
+    fn damaged(&mut self) {
+        self.fold.captured.is_damaged = true;
+    }
 }
 
 impl Absorb for SelectedAdvice {
     /// Adds the sums of one more capture. What only the rules need belongs to a capture.
     fn absorb(&mut self, other: Self, keys: &mut CaptureKeys<'_>) {
-        let AdviceFold { summary, activity, .. } = other.fold;
-        self.fold.ranks.add(&summary, activity.as_ref(), keys);
+        let AdviceFold { summary, activity, captured, .. } = other.fold;
+        self.fold.ranks.add(&summary, activity.as_ref(), &captured, keys);
         self.fold.summary.absorb(summary, keys);
     }
 }

@@ -4,12 +4,13 @@ use std::convert::Infallible;
 
 use rustc_hash::FxHashMap;
 
-use super::file_uses::FileUses;
+use super::file_uses::{FileUses, RankFileUse};
 use super::job_files::JobFiles;
 use super::marks::ColumnMarks;
 use super::row_plan::{JobRowKey, RecordingRows, RowPlan};
 use super::sums::{MapCell, RankSums, is_other};
 use crate::analysis::completed_op::CompletedOp;
+use crate::analysis::rank_balance::RankReading;
 use crate::analysis::timeline::{TimeAxis, spread};
 use crate::capture::wall_clock::WallClock;
 use crate::operation::io_class::IoClass;
@@ -29,6 +30,10 @@ pub struct RankRow {
     pub marks: [ColumnMarks; 2],
     /// File with the most time in one of its recordings, as a key, and that time, ns.
     pub slowest: Option<(Vec<u8>, u64)>,
+    /// End of its last operation on a file.
+    pub last: Option<KernelTime>,
+    /// Part of its recordings that was read.
+    pub reading: RankReading,
     /// Number of its recordings.
     pub recordings: u64,
     /// Parts that are missing from its recordings, in words; empty: none.
@@ -67,6 +72,8 @@ impl JobFold {
             sums: RankSums::default(),
             marks: [ColumnMarks::default(); 2],
             slowest: None,
+            last: None,
+            reading: RankReading::Whole,
             recordings: 0,
             missing: String::new(),
         };
@@ -113,10 +120,11 @@ impl JobFold {
         }
     }
 
-    /// Notes what is missing from a recording at its rows.
-    pub fn note_missing(&mut self, number: usize, missing: &str) {
+    /// Notes at the rows of a recording what is missing from it, and which part of it was read.
+    pub fn note_missing(&mut self, number: usize, missing: &str, reading: RankReading) {
         for row in self.rows_of(number) {
             let Some(row) = self.rows.get_mut(row) else { continue };
+            row.reading = row.reading.max(reading);
             if !row.missing.is_empty() {
                 row.missing.push_str("; ");
             }
@@ -171,6 +179,7 @@ impl JobFold {
         let moved = done.moved();
         let columns = self.axis.place(start)..=self.axis.place(end);
         if let Some(row) = self.rows.get_mut(row) {
+            row.last = row.last.max(Some(end));
             let marks = row.marks.iter_mut().zip(moved).filter(|(_, bytes)| *bytes > 0);
             marks.for_each(|(marks, _)| marks.mark(columns.clone()));
         }
@@ -246,7 +255,10 @@ impl RankSink<'_> {
         let end = fold.time(&clock, end);
         fold.end = fold.end.max(end);
         fold.beyond_files += uses.beyond;
-        for (row, key, of_rank) in uses.iter() {
+        let mut of_files: Vec<(usize, &[u8], &RankFileUse)> = uses.iter().collect();
+        // Ranks with the same file one after the other: it is not left out between them.
+        of_files.sort_unstable_by_key(|(row, key, _)| (*key, *row));
+        for (row, key, of_rank) in of_files {
             let Some(known) = fold.rows.get_mut(row) else { continue };
             let is_slower =
                 |(slowest, ns): &(Vec<u8>, u64)| (of_rank.ns, slowest.as_slice()) > (*ns, key);
@@ -255,7 +267,6 @@ impl RankSink<'_> {
             }
             fold.files.add(known.key.host, &mounts, key, row, of_rank);
         }
-        fold.files.limit();
         let rows = match rows {
             RecordingRows::One(row) => vec![row],
             RecordingRows::ByRank { ranks, .. } => ranks.into_values().collect(),

@@ -14,7 +14,7 @@ use crate::operation::model::MountNamespace;
 use crate::operation::mount_table::MountTable;
 use crate::operation::shared_files::shared_place;
 
-/// Number of files at which those of one rank with the least time are left out.
+/// Largest number of files; if there are more, those of one rank with the least time are left out.
 pub const FILES_MAX: usize = 50_000;
 
 /// A file of the job.
@@ -52,6 +52,9 @@ impl JobFiles {
         let shared = shared_key(mounts, key);
         let is_shared = shared.is_some();
         let identity = shared.unwrap_or_else(|| [&(host as u64).to_le_bytes(), key].concat());
+        if self.files.len() >= FILES_MAX && !self.places.contains_key(&identity) {
+            self.limit();
+        }
         let place = *self.places.entry(identity).or_insert(self.files.len());
         if place == self.files.len() {
             let host = (!is_shared).then_some(host);
@@ -63,11 +66,8 @@ impl JobFiles {
         }
     }
 
-    /// Leaves files out if there are too many: those of one rank with the least time.
-    pub(super) fn limit(&mut self) {
-        if self.files.len() <= FILES_MAX {
-            return;
-        }
+    /// Leaves half of the files out: those of one rank with the least time.
+    fn limit(&mut self) {
         let mut order: Vec<usize> = (0..self.files.len()).collect();
         order.sort_by_key(|place| {
             let file = self.files.get(*place);
@@ -149,13 +149,14 @@ mod tests {
             files.add(0, &mounts, b"/shared", row, &shared);
         }
         for number in 0..FILES_MAX {
+            assert!(files.files.len() <= FILES_MAX);
             let key = format!("/{number}");
             let of_rank = RankFileUse { ns: 1 + number as u64, ..shared };
             files.add(0, &mounts, key.as_bytes(), 0, &of_rank);
         }
-        files.limit();
-        assert_eq!(files.files.len(), FILES_MAX / 2);
-        assert_eq!(files.left_out, FILES_MAX as u64 + 1 - FILES_MAX as u64 / 2);
+        // The last one is added after half of the others were left out.
+        assert_eq!(files.files.len(), FILES_MAX / 2 + 1);
+        assert_eq!(files.left_out, FILES_MAX as u64 / 2);
         assert_eq!(files.shared()[0].name, b"/shared");
         files.add(0, &mounts, format!("/{}", FILES_MAX - 1).as_bytes(), 1, &shared);
         assert_eq!(files.shared().len(), 2, "a kept file is found again");

@@ -9,8 +9,9 @@
 
 use std::ops::Range;
 
-use super::fold::{JobFold, RankRow};
-use super::row_plan::RowSubject;
+use super::balance::ComparedRanks;
+use super::fold::JobFold;
+use crate::analysis::rank_balance::{LastRanks, RankEnd, RankReading};
 
 /// Part of the largest column that a column of a phase has at least.
 const PART_OF_PEAK: u64 = 50;
@@ -37,10 +38,8 @@ pub struct IoPhase {
     pub begins: [usize; 2],
     /// Last columns of the first and of the last rank that ends.
     pub ends: [usize; 2],
-    /// Last column of the rank in the middle.
-    pub middle_end: usize,
-    /// Row of the rank that ends last.
-    pub last_row: usize,
+    /// Latest ends of ranks, in times at which columns begin: of those whose recordings are whole.
+    pub last: Option<LastRanks>,
     /// Columns in which a rank reads or writes, added up over the ranks.
     pub busy_columns: u64,
 }
@@ -71,23 +70,12 @@ impl IoPhases {
         runs.sort_by_key(|run| std::cmp::Reverse(bytes(run)));
         runs.truncate(PHASES_MAX);
         runs.sort_by_key(|run| run.start);
-        let rows = counted_rows(fold);
-        let phase = |run: Range<usize>| phase(bytes(&run), run, &rows, side);
+        let ranks = ComparedRanks::of(fold);
+        let phase = |run: Range<usize>| phase(bytes(&run), run, fold, &ranks, side);
         let phases: Vec<IoPhase> = runs.into_iter().filter_map(phase).collect();
         let inside: u64 = phases.iter().map(|phase| phase.bytes).sum();
         Self { phases, outside: all.saturating_sub(inside) }
     }
-}
-
-/// Returns the rows that are compared, with their numbers: those of ranks, if there are any.
-pub fn counted_rows(fold: &JobFold) -> Vec<(usize, &RankRow)> {
-    let has_ranks = fold.plan.has_ranks();
-    let is_counted = |row: &RankRow| match row.key.subject {
-        RowSubject::Rank(_) => true,
-        RowSubject::Others => false,
-        RowSubject::Machine | RowSubject::Recording(_) => !has_ranks,
-    };
-    fold.rows.iter().enumerate().filter(|(_, row)| is_counted(row)).collect()
 }
 
 /// Runs of columns with much, joined over short gaps.
@@ -105,47 +93,39 @@ fn runs(amounts: &[u64]) -> Vec<Range<usize>> {
     runs
 }
 
-/// Returns the phase of a run; `None`: no counted row takes part.
+/// Returns the phase of a run; `None`: no rank takes part.
 fn phase(
     bytes: u64,
     columns: Range<usize>,
-    rows: &[(usize, &RankRow)],
+    fold: &JobFold,
+    ranks: &ComparedRanks,
     side: usize,
 ) -> Option<IoPhase> {
-    let mut spans: Vec<RowSpan> = Vec::new();
-    let mut busy_columns = 0;
-    for (row, rank) in rows {
-        let Some(marks) = rank.marks.get(side) else { continue };
-        let mut marked = columns.clone().filter(|column| marks.has(*column));
+    let mut begins: Option<[usize; 2]> = None;
+    let mut ends: Option<[usize; 2]> = None;
+    let mut latest: Vec<RankEnd> = Vec::new();
+    let (mut taking_part, mut busy_columns) = (0, 0);
+    for rank in ranks.0.keys() {
+        let rows = ranks.rows(fold, *rank);
+        let has = |column: &usize| {
+            rows.iter().any(|row| row.marks.get(side).is_some_and(|marks| marks.has(*column)))
+        };
+        let mut marked = columns.clone().filter(has);
         let Some(begin) = marked.next() else { continue };
         let (mut end, mut count) = (begin, 1);
         for column in marked {
             (end, count) = (column, count + 1);
         }
+        taking_part += 1;
         busy_columns += count;
-        spans.push(RowSpan { row: *row, begin, end });
+        begins = Some(begins.map_or([begin; 2], |[a, b]| [a.min(begin), b.max(begin)]));
+        ends = Some(ends.map_or([end; 2], |[a, b]| [a.min(end), b.max(end)]));
+        if rows.iter().all(|row| row.reading == RankReading::Whole) {
+            latest.push(RankEnd::new(end as u64 * fold.axis.width_ns(), *rank));
+        }
     }
-    let begins =
-        [spans.iter().map(|span| span.begin).min()?, spans.iter().map(|span| span.begin).max()?];
-    spans.sort_by_key(|span| (span.end, std::cmp::Reverse(span.row)));
-    let (first, last) = (spans.first()?, spans.last()?);
-    Some(IoPhase {
-        columns,
-        bytes,
-        ranks: spans.len() as u64,
-        begins,
-        ends: [first.end, last.end],
-        middle_end: spans.get(spans.len() / 2)?.end,
-        last_row: last.row,
-        busy_columns,
-    })
-}
-
-/// First and last column of a row in a phase.
-struct RowSpan {
-    row: usize,
-    begin: usize,
-    end: usize,
+    let (begins, ends, last) = (begins?, ends?, LastRanks::of(latest));
+    Some(IoPhase { columns, bytes, ranks: taking_part, begins, ends, last, busy_columns })
 }
 
 #[cfg(test)]
@@ -181,14 +161,14 @@ mod tests {
             fold.rows[row].marks[1].mark(from..=to - 1);
         }
         let found = IoPhases::of(&fold, 1);
+        let width = fold.axis.width_ns();
         let phase = IoPhase {
             columns: 100..130,
             bytes: 3600,
             ranks: 2,
             begins: [100, 104],
             ends: [109, 129],
-            middle_end: 129,
-            last_row: 1,
+            last: LastRanks::of(vec![RankEnd::new(109 * width, 0), RankEnd::new(129 * width, 1)]),
             busy_columns: 36,
         };
         assert_eq!(found, IoPhases { phases: vec![phase], outside: 0 });

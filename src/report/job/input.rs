@@ -16,6 +16,18 @@ pub struct JobReportInput<'a> {
 }
 
 impl JobReportInput<'_> {
+    /// Returns the noun for the rows that are compared.
+    pub fn noun(&self) -> &'static str {
+        if self.fold.plan.has_ranks() { "rank" } else { "recording" }
+    }
+
+    /// Returns the time below which the order of two ends in columns is not known, ns; `None`: a
+    /// recording has no dates.
+    pub fn column_error_ns(&self) -> Option<u64> {
+        let bound = self.facts.order_bound_ns?;
+        Some(bound.saturating_add(self.fold.axis.width_ns()))
+    }
+
     /// Returns the duration of the job, from the start of the first recording to the end of the
     /// last one, ns.
     pub fn wall_ns(&self) -> u64 {

@@ -1,18 +1,18 @@
 //! Tables of a job.
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::facts::JobFacts;
 use super::input::JobReportInput;
 use super::rank_ranges::ranges;
 use super::row_names::{host_name, row_name};
-use super::sentences::BoundedTime;
-use crate::analysis::job::balance::multiple;
+use super::sentences::{BoundedTime, last_in, named};
+use crate::analysis::job::balance::ComparedRanks;
 use crate::analysis::job::fold::{JobFold, RankRow};
 use crate::analysis::job::job_files::JobFile;
-use crate::analysis::job::phases::{IoPhase, counted_rows};
-use crate::analysis::job::row_plan::RowSubject;
+use crate::analysis::job::phases::IoPhase;
+use crate::analysis::job::row_plan::{JobRowKey, RowSubject};
 use crate::analysis::job::sums::RankSums;
 use crate::report::file_rows::file_cells;
 use crate::report::rows::{column, first_rows, key_column, others, titled};
@@ -58,16 +58,12 @@ pub(super) fn phases(input: &JobReportInput<'_>) -> Table {
     }
     all.sort_by_key(|(name, phase)| (phase.columns.start, *name));
     let width = input.fold.axis.width_ns();
+    let ranks = ComparedRanks::of(input.fold);
     let row = |(name, phase): (&str, &IoPhase)| {
-        let last = input.fold.rows.get(phase.last_row);
         let within = |columns: [usize; 2]| Cell::ns(BoundedTime::of(input, columns).most);
         let cells = phase.ranks.saturating_mul(phase.columns.len() as u64);
         // A rank that is last for certain, by more than columns and clocks can hide.
-        let is_last = BoundedTime::of(input, [phase.middle_end, phase.ends[1]]).least.is_some();
-        let last = last.filter(|_| is_last).map(|row| {
-            let host = host_name(row.key.host, input.facts);
-            format!("{} on {host}", row_name(row.key, input.facts))
-        });
+        let last = last_in(input, phase).map(|(rank, _)| named(input, &ranks, rank));
         vec![
             Cell::Word(name.to_owned()),
             Cell::Ns(phase.columns.start as u64 * width),
@@ -103,18 +99,20 @@ pub(super) fn ranks(input: &JobReportInput<'_>, limit: usize) -> Table {
     let (fold, facts) = (input.fold, input.facts);
     let is_used =
         |row: &&RankRow| row.sums.operations > 0 || !matches!(row.key.subject, RowSubject::Others);
+    let numbers = fold.rows.iter().enumerate();
+    let numbers: BTreeMap<JobRowKey, Option<u64>> =
+        numbers.map(|(at, row)| (row.key, ComparedRanks::number(fold, at, row))).collect();
     let mut rows: Vec<&RankRow> = fold.rows.iter().filter(is_used).collect();
     rows.sort_by_key(|row| (Reverse(row.sums.file_ns), row.key));
     let total = rows.len();
     let (rows, rest) = first_rows(rows, limit);
-    let counted = counted_rows(fold);
-    let all_ns = counted.iter().fold(0, |sum: u64, (_, row)| sum.saturating_add(row.sums.file_ns));
-    let has_ranks = fold.plan.has_ranks();
+    let balance = ComparedRanks::of(fold).balance(fold);
     let row = |row: &RankRow| {
-        // Others are not in the mean.
-        let is_counted = !has_ranks || matches!(row.key.subject, RowSubject::Rank(_));
-        let ratio = multiple(row.sums.file_ns, all_ns, counted.len() as u64);
-        let ratio = ratio.filter(|_| is_counted).map_or(Cell::None, Cell::Mean);
+        // Ranks that are not compared are not in the mean.
+        let number = numbers.get(&row.key).copied().flatten();
+        let is_compared = number.is_some_and(|rank| balance.compares(rank));
+        let ratio = balance.file_ns.multiple(row.sums.file_ns);
+        let ratio = ratio.filter(|_| is_compared).map_or(Cell::None, Cell::Mean);
         [details(row, ratio), sums(&row.sums), names(row, facts)].concat()
     };
     let mut cells: Vec<Vec<Cell>> = rows.into_iter().map(row).collect();

@@ -2,11 +2,10 @@
 
 use super::input::JobReportInput;
 use super::{job_tables, sentences};
-use crate::analysis::job::balance::RankBalance;
+use crate::analysis::job::balance::ComparedRanks;
 use crate::analysis::job::file_uses::FILES_OF_RECORDING;
-use crate::analysis::job::fold::RankRow;
 use crate::analysis::job::job_files::FILES_MAX;
-use crate::analysis::job::phases::counted_rows;
+use crate::analysis::rank_balance::RankExtreme;
 use crate::text::quantity::{count, counted};
 use crate::text::table::{Cell, Report};
 
@@ -14,10 +13,9 @@ use crate::text::table::{Cell, Report};
 pub fn report(input: &JobReportInput<'_>, limit: usize) -> Report {
     let (fold, facts) = (input.fold, input.facts);
     let total = fold.total();
-    let balance = |amount: fn(&RankRow) -> u64| {
-        let ratio = RankBalance::of(fold, amount).and_then(|balance| balance.ratio());
-        ratio.map_or(Cell::None, Cell::Mean)
-    };
+    let ranks = ComparedRanks::of(fold);
+    let balance = ranks.balance(fold);
+    let ratio = |extreme: RankExtreme| extreme.ratio().map_or(Cell::None, Cell::Mean);
     let unless_zero = |title, number: u64| if number == 0 { "" } else { title };
     let left_out = facts.gaps.iter().filter(|gap| gap.is_left_out).count() as u64;
     Report {
@@ -25,7 +23,12 @@ pub fn report(input: &JobReportInput<'_>, limit: usize) -> Report {
         incomplete: sentences::incomplete(facts),
         facts: vec![
             ("wall_ns", "from the first start to the last end", Cell::Ns(input.wall_ns())),
-            ("rank_count", "ranks", Cell::Count(counted_rows(fold).len() as u64)),
+            ("rank_count", "ranks", Cell::Count(ranks.count())),
+            (
+                "left_out_ranks",
+                unless_zero("in no mean", balance.left_out.len() as u64),
+                Cell::Count(balance.left_out.len() as u64),
+            ),
             ("host_count", "hosts", Cell::Count(facts.hosts.len() as u64)),
             ("recording_count", "recordings", Cell::Count(facts.recordings.len() as u64)),
             ("left_out_count", unless_zero("left out", left_out), Cell::Count(left_out)),
@@ -38,12 +41,8 @@ pub fn report(input: &JobReportInput<'_>, limit: usize) -> Report {
             ("file_read_bytes", "read from files", Cell::Count(total.on_files[0])),
             ("file_written_bytes", "written to files", Cell::Count(total.on_files[1])),
             ("file_ns", "time in operations on files", Cell::Ns(total.file_ns)),
-            ("file_ns_ratio", "largest time of a rank / mean", balance(|row| row.sums.file_ns)),
-            (
-                "file_bytes_ratio",
-                "most bytes of a rank / mean",
-                balance(|row| row.sums.file_bytes()),
-            ),
+            ("file_ns_ratio", "largest time of a rank / mean", ratio(balance.file_ns)),
+            ("file_bytes_ratio", "most bytes of a rank / mean", ratio(balance.file_bytes)),
             ("clock_error_bound_ns", "", Cell::ns(facts.order_bound_ns)),
             ("clock_zero_realtime_ns", "", Cell::Count(facts.zero_wall_ns)),
             ("column_ns", "", Cell::Ns(fold.axis.width_ns())),

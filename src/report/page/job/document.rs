@@ -151,7 +151,7 @@ fn phases(input: &JobReportInput<'_>, report: &Report) -> Markup {
         p class="note" {
             "A phase is a time in which the job moves at least a fiftieth of the bytes of its busiest step ("
             (time(input.fold.axis.width_ns())) "). Begin and end are the largest distance of two ranks that the steps and "
-            "the clocks allow; a rank is clearly last if it ends after half of the ranks by more than both can hide."
+            "the clocks allow; a rank is clearly last if it ends after every other one by more than both can hide."
         }
         @match table(report, "phases") {
             Some(table) => (page_table(table)),

@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use crate::analysis::job::phases::counted_rows;
+use crate::analysis::job::balance::ComparedRanks;
 use crate::report::job::JobReportInput;
 use crate::report::page::document::short;
 use crate::report::page::page_table::{cut, sentence};
@@ -28,14 +28,13 @@ const GAPS_SHOWN: usize = 8;
 
 /// Returns the title of the page.
 pub(super) fn title(input: &JobReportInput<'_>) -> String {
-    let rows = counted_rows(input.fold).len() as u64;
-    let noun = if input.fold.plan.has_ranks() { "rank" } else { "recording" };
+    let ranks = ComparedRanks::of(input.fold).count();
     let hosts = counted(input.facts.hosts.len() as u64, "host");
     let of_job = match input.facts.job.as_str() {
         "" => "a job".to_owned(),
         job => short(&sentence(job)),
     };
-    format!("I/O of {of_job}: {} on {hosts}", counted(rows, noun))
+    format!("I/O of {of_job}: {} on {hosts}", counted(ranks, input.noun()))
 }
 
 /// Returns the block.
