@@ -148,7 +148,7 @@ fn causes(rank: &RankAmounts, balance: &RankBalance) -> Vec<String> {
     let parts = [
         part(bytes, "moves", "the mean of bytes"),
         part(operations, "makes", "the mean of operations"),
-        part(each.filter(|each| each.is_finite()), "takes", "as long for one on average"),
+        part(each.filter(|each| each.is_finite()), "needs", "as long for each operation"),
     ];
     parts.into_iter().flatten().collect()
 }
@@ -356,7 +356,7 @@ mod tests {
         let many = RankAmounts { file_ns: 9000, file_operations: 900, ..others };
         assert_eq!(text(many), "makes 5.0 times the mean of operations");
         let slow = RankAmounts { file_ns: 9000, ..others };
-        assert_eq!(text(slow), "takes 5.0 times as long for one on average");
+        assert_eq!(text(slow), "needs 5.0 times as long for each operation");
         let more = RankAmounts { file_ns: 1500, file_bytes: 4500, ..others };
         assert!(text(more).starts_with("moves 5.0 times the mean of bytes, takes 1.4"));
         assert_eq!(text(others), "");
