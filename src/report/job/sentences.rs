@@ -358,7 +358,7 @@ mod tests {
         let slow = RankAmounts { file_ns: 9000, ..others };
         assert_eq!(text(slow), "needs 5.0 times as long for each operation");
         let more = RankAmounts { file_ns: 1500, file_bytes: 4500, ..others };
-        assert!(text(more).starts_with("moves 5.0 times the mean of bytes, takes 1.4"));
+        assert!(text(more).starts_with("moves 5.0 times the mean of bytes, needs 1.4"));
         assert_eq!(text(others), "");
     }
 }
