@@ -158,17 +158,21 @@ fn summary_sums(log: &Path) -> BTreeMap<&'static str, u64> {
     sums
 }
 
+/// Logs of four ranks on two hosts.
+fn four_ranks(dir: &Path) -> Vec<PathBuf> {
+    ["v2/job", "v2/questions", "v2/block-xfs", "v2/asynchronous"]
+        .iter()
+        .zip([("beta", 0), ("beta", 1), ("alpha", 2), ("alpha", 3)])
+        .map(|(log, (host, rank))| ranked(log, &dir.join(rank.to_string()), host, rank))
+        .collect()
+}
+
 /// Fails if a number of a rank is not that of `summary` of its recording, or if a rank is in the
 /// wrong place.
 #[test]
 fn numbers_of_ranks_are_those_of_their_summaries() {
     let dir = scratch_dir("job-page");
-    let corpus = ["v2/job", "v2/questions", "v2/block-xfs", "v2/asynchronous"];
-    let logs: Vec<PathBuf> = corpus
-        .iter()
-        .zip([("beta", 0), ("beta", 1), ("alpha", 2), ("alpha", 3)])
-        .map(|(log, (host, rank))| ranked(log, &dir.path().join(rank.to_string()), host, rank))
-        .collect();
+    let logs = four_ranks(dir.path());
     let page = page_of(&logs, &dir.path().join("job.html"));
     let ranks = rows(&page, "ranks");
     assert_eq!(ranks.len(), 4);

@@ -81,36 +81,68 @@ pub(super) fn head(title: &str, generator: &str) -> Markup {
 
 fn document(input: &PageInput<'_>, shown: usize, data: &str) -> Markup {
     let reports = PageReports::new(input, shown);
-    let title = title(&input.subject());
-    let blocks = blocks(input, &reports, shown);
-    let is_there = || blocks.iter().filter(|(_, _, content)| content.is_some());
-    html! {
-        (DOCTYPE)
-        html lang="en" {
-            (head(&title, "iotrace-perf report"))
-            body {
-                a class="skip" href="#content" { "Skip to the content" }
-                header { (verdict::strip(input, &reports)) }
-                nav aria-label="Blocks of the page" {
-                    ul { @for (id, heading, _) in is_there() {
-                        li { a href={ "#" (id) } { (heading) } }
-                    } }
-                }
-                main id="content" {
-                    @for (id, heading, content) in &blocks {
-                        @if let Some(content) = content {
+    let following = |(id, heading, content): (&'static str, &'static str, Option<Markup>)| {
+        let note =
+            (!FOLLOWING.contains(&id)).then_some("This block does not follow the selection.");
+        let content = content
+            .map(|content| html! { @if let Some(note) = note { (unfollowed(note)) } (content) });
+        (id, heading, content)
+    };
+    let blocks: Blocks = blocks(input, &reports, shown).into_iter().map(following).collect();
+    let end = html! {
+        (PreEscaped(data))
+        (PreEscaped(data::file_rows(input, &reports)))
+        script { (PreEscaped(SCRIPT)) }
+    };
+    PageFrame {
+        title: &title(&input.subject()),
+        generator: "iotrace-perf report",
+        strip: verdict::strip(input, &reports),
+        blocks: &blocks,
+        end,
+    }
+    .document()
+}
+
+/// Parts of a page that stand in the same frame on all pages.
+pub(super) struct PageFrame<'a> {
+    pub(super) title: &'a str,
+    /// Command that makes such pages.
+    pub(super) generator: &'a str,
+    pub(super) strip: Markup,
+    /// Identifier, heading and content of each block; blocks without content are left out.
+    pub(super) blocks: &'a [(&'static str, &'static str, Option<Markup>)],
+    /// Data and scripts.
+    pub(super) end: Markup,
+}
+
+impl PageFrame<'_> {
+    /// Returns the whole page.
+    pub(super) fn document(&self) -> Markup {
+        let is_there = || self.blocks.iter().filter(|(_, _, content)| content.is_some());
+        html! {
+            (DOCTYPE)
+            html lang="en" {
+                (head(self.title, self.generator))
+                body {
+                    a class="skip" href="#content" { "Skip to the content" }
+                    header { (self.strip) }
+                    nav aria-label="Blocks of the page" {
+                        ul { @for (id, heading, _) in is_there() {
+                            li { a href={ "#" (id) } { (heading) } }
+                        } }
+                    }
+                    main id="content" {
+                        @for (id, heading, content) in is_there() {
                             section id=(id) aria-labelledby={ (id) "-h" } {
                                 h2 id={ (id) "-h" } { (heading) }
-                                @if !FOLLOWING.contains(id) { (unfollowed("This block does not follow the selection.")) }
-                                (content)
+                                @if let Some(content) = content { (content) }
                             }
                         }
                     }
+                    footer { p { "Made by iotrace-perf " (env!("CARGO_PKG_VERSION")) ". This page loads nothing." } }
+                    (self.end)
                 }
-                footer { p { "Made by iotrace-perf " (env!("CARGO_PKG_VERSION")) ". This page loads nothing." } }
-                (PreEscaped(data))
-                (PreEscaped(data::file_rows(input, &reports)))
-                script { (PreEscaped(SCRIPT)) }
             }
         }
     }

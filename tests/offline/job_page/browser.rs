@@ -2,11 +2,10 @@
 //! colour schemes, sorting, and the selection of a line and of a field with pointer and keys.
 
 use std::fs;
-use std::path::PathBuf;
 
 use serde_json::Value;
 
-use super::{data, page_of, ranked};
+use super::{data, four_ranks, page_of};
 use crate::support::machine::requirements::{Need, require};
 use crate::support::page::browser::{check, opened, with_errors};
 use crate::support::page::markup::element;
@@ -15,12 +14,7 @@ use crate::support::scratch_dir;
 /// Results of the probe on the page of a job of four ranks.
 fn probed(options: &[&str]) -> (Value, String) {
     let dir = scratch_dir("job-browser");
-    let corpus = ["v2/job", "v2/questions", "v2/block-xfs", "v2/asynchronous"];
-    let logs: Vec<PathBuf> = corpus
-        .iter()
-        .zip([("beta", 0), ("beta", 1), ("alpha", 2), ("alpha", 3)])
-        .map(|(log, (host, rank))| ranked(log, &dir.path().join(rank.to_string()), host, rank))
-        .collect();
+    let logs = four_ranks(dir.path());
     let path = dir.path().join("job.html");
     let page = page_of(&logs, &path);
     let probe = include_str!("probe.js");

@@ -1,12 +1,12 @@
 //! The whole document about a job, and the limit of its size.
 
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use maud::{Markup, PreEscaped, html};
 
 use super::line_layout::{JobMap, MapShape};
 use super::{heat_map, map_data, strip};
 use crate::report::job::{JobReportInput, report};
 use crate::report::page::data::DataScripts;
-use crate::report::page::document::{SCRIPT, head};
+use crate::report::page::document::{PageFrame, SCRIPT};
 use crate::report::page::page_table::{page_table, sentence};
 use crate::report::page::reports::table;
 use crate::text::quantity::time;
@@ -93,36 +93,19 @@ const RANKS_NOTE: &str = "Times of threads and of asynchronous operations are ad
 
 fn document(input: &JobReportInput<'_>, map: &JobMap, shown: usize, data: &str) -> Markup {
     let report = report(input, shown);
-    let title = strip::title(input);
-    let blocks = blocks(input, map, &report);
-    let is_there = || blocks.iter().filter(|(_, _, content)| content.is_some());
-    html! {
-        (DOCTYPE)
-        html lang="en" {
-            (head(&title, "iotrace-perf merge"))
-            body {
-                a class="skip" href="#content" { "Skip to the content" }
-                header { (strip::strip(input, &report)) }
-                nav aria-label="Blocks of the page" {
-                    ul { @for (id, heading, _) in is_there() {
-                        li { a href={ "#" (id) } { (heading) } }
-                    } }
-                }
-                main id="content" {
-                    @for (id, heading, content) in is_there() {
-                        section id=(id) aria-labelledby={ (id) "-h" } {
-                            h2 id={ (id) "-h" } { (heading) }
-                            @if let Some(content) = content { (content) }
-                        }
-                    }
-                }
-                footer { p { "Made by iotrace-perf " (env!("CARGO_PKG_VERSION")) ". This page loads nothing." } }
-                (PreEscaped(data))
-                script { (PreEscaped(SCRIPT)) }
-                script { (PreEscaped(MAP_SCRIPT)) }
-            }
-        }
+    let end = html! {
+        (PreEscaped(data))
+        script { (PreEscaped(SCRIPT)) }
+        script { (PreEscaped(MAP_SCRIPT)) }
+    };
+    PageFrame {
+        title: &strip::title(input),
+        generator: "iotrace-perf merge",
+        strip: strip::strip(input, &report),
+        blocks: &blocks(input, map, &report),
+        end,
     }
+    .document()
 }
 
 /// List of sentences.
