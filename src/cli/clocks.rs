@@ -109,6 +109,12 @@ impl ClockComparison<'_> {
     /// Prints the result of all, at rank 0.
     fn report(&self, file: &ClockFile, others: u64, served: ServedHosts) -> ExitCode {
         let name = &file.host.hostname;
+        if others == 0 {
+            print_line(&format!(
+                "nothing to compare: one process was started, on {name}; start one on each node"
+            ));
+            return ExitCode::SUCCESS;
+        }
         print_line(&format!(
             "{} compared with the clock of {name}: ± {} or better; for the archive: iotrace-perf \
              merge … --clocks {}",
