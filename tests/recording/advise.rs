@@ -182,6 +182,13 @@ fn files_on_tmpfs_have_no_finding() {
     assert_eq!(durable(&report, dir.path()), [], "{report:#}");
 }
 
+/// Recordings of a program, one of which must have all names. The path of a query is read from the
+/// memory of the process by a thread of the recorder, now and then too late.
+const RECORDINGS_MAX: u32 = 10;
+
+/// Text of the note about calls without a name.
+const WITHOUT_NAMES: &str = " without a name";
+
 /// Row of a rule: name, count, and bytes if it is about bytes.
 type HabitRow = (String, u64, Value);
 
@@ -217,12 +224,22 @@ fn check_habit_in(
     rule: &str,
     expected: &[(&str, u64, Option<u64>)],
 ) {
-    let (found, report) = habit_in(place, options, name, rule);
     let expected: Vec<HabitRow> = expected
         .iter()
         .map(|(path, count, bytes)| ((*path).to_owned(), *count, Value::from(*bytes)))
         .collect();
-    assert_eq!(found, expected, "{name}: {report:#}");
+    for _ in 0..RECORDINGS_MAX {
+        let (found, report) = habit_in(place, options, name, rule);
+        if found == expected {
+            return;
+        }
+        let lacks_names = rows(&report, "notes")
+            .iter()
+            .any(|note| note.as_str().is_some_and(|note| note.contains(WITHOUT_NAMES)));
+        assert!(lacks_names, "{name}: {found:?} instead of {expected:?}: {report:#}");
+        fs::remove_file(place.join("a")).ok();
+    }
+    panic!("{name}: a name may be read too late now and then, but not each time");
 }
 
 #[test]
