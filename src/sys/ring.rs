@@ -80,6 +80,11 @@ impl Ring {
         length
     }
 
+    /// True if the ring has records.
+    pub fn has_records(&self) -> bool {
+        self.head() != self.tail
+    }
+
     /// Bytes of data that the ring can hold.
     pub fn data_size(&self) -> usize {
         self.data_size

@@ -14,6 +14,7 @@ use std::path::Path;
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, SpliceFFlags, fcntl, splice};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 /// Size of the pipe that moves pages: the largest that unprivileged processes may have
 /// (`/proc/sys/fs/pipe-max-size`).
@@ -61,6 +62,12 @@ impl TraceRing {
     pub(super) fn open(path: &Path, page_bytes: usize) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
         Ok(Self { file, page_bytes, is_partly_read: false })
+    }
+
+    /// True if the ring has records, or if the kernel does not say.
+    pub fn has_records(&self) -> bool {
+        let mut fds = [PollFd::new(self.file.as_fd(), PollFlags::POLLIN)];
+        poll(&mut fds, PollTimeout::ZERO) != Ok(0)
     }
 
     /// Appends all full pages to `out`.

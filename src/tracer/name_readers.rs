@@ -53,6 +53,11 @@ pub const PRIORITY: i32 = 40;
 const LATE_PAUSE: Duration = Duration::from_micros(200);
 /// Number of reads without a record after which the reader waits for the ring.
 const SILENT_READS: u32 = 25;
+/// Time after which a ring that was not empty is looked at again, before it is taken from its
+/// reader.
+const READER_PAUSE: Duration = Duration::from_micros(20);
+/// Largest number of these pauses for each ring.
+const READER_PAUSES_MAX: u32 = 20;
 /// Largest number of looks between two reads of the ring.
 const LOOKS_IN_A_ROW: u32 = 16;
 
@@ -150,8 +155,7 @@ impl NamesReaders {
     pub fn collect(&self) -> Vec<Message> {
         let mut messages = Vec::new();
         // The next message reports that all rings were taken; the readers may not have run yet.
-        let all = |it: &Mutex<CpuNames>| lock(it).absorb(Take::All, CpuHold::NONE);
-        let strays = self.cpus.iter().flat_map(all).collect();
+        let strays = self.cpus.iter().flat_map(take_what_is_left).collect();
         self.settle(strays);
         for cpu in &self.cpus {
             let mut cpu = lock(cpu);
@@ -494,6 +498,27 @@ struct MigratedCall {
 fn paths(enter: &SysEnter) -> [Option<u64>; 2] {
     let [first, second] = enter.call.call().paths(&enter.args);
     [first, second.filter(|_| second != first)]
+}
+
+/// Takes what the reader of a CPU has left in its rings. Names of such calls are read too late, and
+/// a call that ends in the meantime does not find its reader waiting. So the reader gets the time
+/// to empty its ring, and empty rings are left alone.
+fn take_what_is_left(its: &Mutex<CpuNames>) -> Vec<MigratedCall> {
+    for _ in 0..READER_PAUSES_MAX {
+        let cpu = lock(its);
+        if !cpu.reading.reads.at_once || !cpu.opens.ring.has_records() {
+            break;
+        }
+        drop(cpu);
+        thread::pause(READER_PAUSE);
+    }
+    let mut cpu = lock(its);
+    let entries = cpu.entries.as_ref().is_some_and(|taken| taken.ring.has_records());
+    if entries || cpu.opens.ring.has_records() {
+        cpu.absorb(Take::All, CpuHold::NONE)
+    } else {
+        Vec::new()
+    }
 }
 
 /// Locks a reader. A reader that panicked has lost its own names, not those of other readers.

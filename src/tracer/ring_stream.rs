@@ -73,6 +73,14 @@ impl RingStream {
         }
     }
 
+    /// True if the ring has records.
+    pub fn has_records(&self) -> bool {
+        match &self.from {
+            BytesOrigin::Perf { ring, .. } => ring.has_records(),
+            BytesOrigin::Pages { ring, .. } => ring.has_records(),
+        }
+    }
+
     /// Appends the content of the ring: whole records, and pages cut after their data.
     ///
     /// # Errors
