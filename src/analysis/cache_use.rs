@@ -360,18 +360,10 @@ impl CacheUses {
 impl CacheUses {
     /// Returns the rows of an operation.
     fn rows_of(&mut self, done: &CompletedOp<'_>) -> OpRows {
-        if let Some(rows) = self.recent.find(done) {
-            return rows;
-        }
-        let names = &mut self.names;
-        let process = self.processes.place(&done.process, || {
-            names.keep(done.process);
-            done.process
-        });
-        let file = done.name.as_ref().map(|name| place_of(&mut self.files, name));
-        let rows = OpRows { process, file };
-        self.recent.keep(done, rows);
-        rows
+        self.recent.rows(done, || OpRows {
+            process: self.processes.place(&done.process, || self.names.of_new_row(done.process)),
+            file: done.name.as_ref().map(|name| place_of(&mut self.files, name)),
+        })
     }
 }
 

@@ -23,6 +23,22 @@ pub enum OpKind {
     Async(Opcode),
 }
 
+impl OpKind {
+    /// Returns the kind with this name in outputs, if there is one.
+    pub fn by_name(name: &str) -> Option<Self> {
+        let call = CallId::by_name(name).map(Self::Call);
+        call.or_else(|| Opcode::by_name(name).map(Self::Async))
+    }
+
+    /// Returns the class of the system call, or of the one that does the same.
+    pub fn class(self) -> CallClass {
+        match self {
+            Self::Call(call) => call.call().class,
+            Self::Async(opcode) => opcode.class(),
+        }
+    }
+}
+
 impl fmt::Display for OpKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -162,10 +162,7 @@ fn process(summary: &IoSummary) -> Option<Finding> {
 
 fn small(summary: &IoSummary) -> Option<Finding> {
     let small = |((what, _), tally): ((OpKind, IoClass), &GroupStats)| {
-        let class = match what {
-            OpKind::Call(call) => call.call().class,
-            OpKind::Async(opcode) => opcode.class(),
-        };
+        let class = what.class();
         let (bytes, count) = (tally.sizes.sum(), tally.sizes.count());
         let is_small = class.moves_bytes() && count >= FEW && bytes / count < SMALL_BYTES;
         // With accesses of a page each, this share of the calls would not exist.

@@ -58,6 +58,12 @@ impl ProcessNames {
         self.0.entry(process).and_modify(|it| it.has_row = true);
     }
 
+    /// Keeps the name of the process of a new row, whose key this returns.
+    pub(super) fn of_new_row(&mut self, process: ProcessKey) -> ProcessKey {
+        self.keep(process);
+        process
+    }
+
     /// Keeps a process as [`Self::keep`] does; if it is not known any more, as `info` has it.
     pub fn keep_info(&mut self, process: ProcessKey, info: Option<ProcessInfo>) {
         match (self.0.get_mut(&process), info) {

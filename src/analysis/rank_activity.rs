@@ -75,17 +75,13 @@ impl RankActivity {
     }
 
     fn rows_of(&mut self, done: &CompletedOp<'_>) -> SpanRows {
-        if let Some(rows) = self.recent.find(done) {
-            return rows;
-        }
-        let process = self.processes.place(&done.process, || done.process);
-        let file = done.name.as_ref().map(|name| {
-            let key = (done.process, place_of(&mut self.files, name));
-            self.times.place(&key, || key)
-        });
-        let rows = SpanRows { process, file };
-        self.recent.keep(done, rows);
-        rows
+        self.recent.rows(done, || SpanRows {
+            process: self.processes.place(&done.process, || done.process),
+            file: done.name.as_ref().map(|name| {
+                let key = (done.process, place_of(&mut self.files, name));
+                self.times.place(&key, || key)
+            }),
+        })
     }
 
     /// Returns for each group of processes the row of the file with the most time, and that time,

@@ -49,6 +49,15 @@ fn entry_of(file: &Arc<OpenFile>, process: ProcessKey) -> usize {
 }
 
 impl<R: Copy> RecentRows<R> {
+    /// Returns the kept rows of an operation, or those that `search` finds, and keeps these.
+    pub(super) fn rows(&mut self, done: &CompletedOp<'_>, search: impl FnOnce() -> R) -> R {
+        self.find(done).unwrap_or_else(|| {
+            let rows = search();
+            self.keep(done, rows);
+            rows
+        })
+    }
+
     /// Returns the rows of an operation, if those of an operation on its file were kept.
     pub(super) fn find(&self, done: &CompletedOp<'_>) -> Option<R> {
         let file = done.file_of_name()?;

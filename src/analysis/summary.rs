@@ -166,20 +166,10 @@ impl IoSummary {
 
     /// Returns the rows of an operation, of its name in the case of a file.
     fn rows_of(&mut self, done: &CompletedOp<'_>) -> OpRows {
-        if let Some(rows) = self.recent.find(done) {
-            return rows;
-        }
-        let names = &mut self.names;
-        let process = self.processes.place(&done.process, || {
-            names.keep(done.process);
-            done.process
-        });
-        let rows = OpRows {
-            process,
+        self.recent.rows(done, || OpRows {
+            process: self.processes.place(&done.process, || self.names.of_new_row(done.process)),
             file: done.name.as_ref().map(|name| place_of(&mut self.files, name)),
-        };
-        self.recent.keep(done, rows);
-        rows
+        })
     }
 
     fn on_file(&mut self, row: usize, name: &NamedPath<'_>, op: &OpAmounts, moved: [u64; 2]) {

@@ -258,22 +258,13 @@ impl IoTimeline {
     }
 
     fn rows_of(&mut self, done: &CompletedOp<'_>) -> OpRows {
-        if let Some(rows) = self.recent.find(done) {
-            return rows;
-        }
-        let names = &mut self.names;
-        let process = self.processes.place(&done.process, || {
-            names.keep(done.process);
-            done.process
-        });
-        let files = &mut self.files;
-        let file = done.name.as_ref().map(|name| {
-            let key = file_key(name);
-            files.place(key.as_slice(), || key.clone())
-        });
-        let rows = OpRows { process, file };
-        self.recent.keep(done, rows);
-        rows
+        self.recent.rows(done, || OpRows {
+            process: self.processes.place(&done.process, || self.names.of_new_row(done.process)),
+            file: done.name.as_ref().map(|name| {
+                let key = file_key(name);
+                self.files.place(key.as_slice(), || key.clone())
+            }),
+        })
     }
 
     /// Doubles the columns of the rows if these have too many cells.

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::error::Error;
 use std::ffi::OsStr;
+use std::fmt::Display;
 use std::fs::File;
 use std::iter::Chain;
 use std::os::unix::ffi::OsStrExt;
@@ -15,21 +16,20 @@ use super::archive_staging::StagedArchive;
 use super::convert_args::ConvertArgs;
 use super::converted::{Converted, LogPaths};
 use super::error::CliError;
+use super::interruptible::until_signal;
 use super::message::{is_quiet, print_line};
 use super::output::{OpenOutput, Output, substitute};
-use super::signals::Signals;
 use super::summary_lines;
 use crate::analysis::call_totals::{Totals, WithTotals};
 use crate::capture::fact::Text;
-use crate::capture::header::{Header, JobPlace};
+use crate::capture::header::{End, Header, JobPlace};
 use crate::capture::prefetch::Prefetch;
 use crate::capture::trailing_facts::{self, TrailingFacts};
 use crate::operation::{Sink, Step};
 use crate::otf2::{EndFacts, OtfError, OtfOptions, OtfSink};
 use crate::pipeline::{self, PipelineError, Summary};
-use crate::sys::cancellation::Cancellation;
 use crate::sys::output_dir::Users;
-use crate::sys::{regular, rlimits, spawn};
+use crate::sys::{regular, rlimits};
 use crate::units::KernelTime;
 
 pub(super) fn run(args: &ConvertArgs) -> Result<ExitCode, CliError> {
@@ -46,15 +46,10 @@ pub(super) fn run(args: &ConvertArgs) -> Result<ExitCode, CliError> {
         )));
     }
     let output = output.open(&Users::caller(), args.force)?;
-    let mut signals = Signals::new().map_err(CliError::Output)?;
-    let mut patience = Cancellation::new(&mut signals, None);
     let log = LogPaths { path: &args.log, shown: &args.log, is_kept: true };
-    let converted = convert(log, Some(&output), &mut || !patience.is_cancelled());
-    if let (Err(CliError::Interrupted), Some(signal)) = (&converted, patience.ended_by()) {
-        print_line("interrupted: no archive was made");
-        spawn::die_by(signal);
-    }
-    summary_lines::print(log, Some(&output.output), &converted?);
+    let work = |go_on: &mut dyn FnMut() -> bool| convert(log, Some(&output), go_on);
+    let converted = until_signal("no archive was made", work)?;
+    summary_lines::print(log, Some(&output.output), &converted);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -86,10 +81,10 @@ pub(super) fn convert(
     output: Option<&OpenOutput>,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<Converted, CliError> {
-    let InputLog { items, header, .. } = open(log.path, false)?;
+    let input = open(log.path, false)?;
     match output {
-        None => read_log(log.shown, items, header, go_on),
-        Some(output) => write_archive(log.shown, items, header, output, go_on),
+        None => input.count(log.shown, go_on),
+        Some(output) => write_archive(log.shown, input, output, go_on),
     }
 }
 
@@ -140,31 +135,52 @@ fn progress(log: &File) -> ProgressBar {
     bar.with_finish(ProgressFinish::AndClear)
 }
 
-/// Reads a log only to count.
-pub(super) fn read_log(
-    log: &Path,
-    items: Items,
-    header: Header,
-    go_on: &mut dyn FnMut() -> bool,
-) -> Result<Converted, CliError> {
-    let mut totals = Totals::default();
-    let mut sink = WithTotals { totals: &mut totals, sink: NullSink };
-    let summary = pipeline::run_threaded(items, header, &mut sink, go_on)
-        .map_err(|error| CliError::pipeline(log, &error))?;
-    Ok(Converted { summary, totals, archive: None, filter_notes: Vec::new(), job: None })
+impl InputLog {
+    /// Passes all steps of the log at a path to a sink, and counts the operations. `failed` turns
+    /// errors of the sink into those of its output.
+    pub(super) fn pass_to<S: Sink<Error: Display>>(
+        self,
+        log: &Path,
+        sink: S,
+        failed: impl FnOnce(S::Error) -> CliError,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<(S, Converted), CliError> {
+        let mut totals = Totals::default();
+        let mut sink = WithTotals { totals: &mut totals, sink };
+        let read = pipeline::run_threaded(self.items, self.header, &mut sink, go_on);
+        let summary = read.map_err(|error| match error {
+            PipelineError::Sink(error) => failed(error),
+            other => CliError::pipeline(log, &other),
+        })?;
+        Ok((sink.sink, Converted::new(summary, totals)))
+    }
+
+    /// Reads the log at a path only to count.
+    pub(super) fn count(
+        self,
+        log: &Path,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<Converted, CliError> {
+        Ok(self.pass_to(log, NullSink, |never| match never {}, go_on)?.1)
+    }
+}
+
+/// Reads the end of a log; `None`: it has none.
+pub(super) fn end_of(log: &Path) -> Result<Option<End>, CliError> {
+    let end = regular::open_named(log).and_then(trailing_facts::end);
+    end.map_err(|source| CliError::Open { path: log.into(), source })
 }
 
 fn write_archive(
     log: &Path,
-    items: Items,
-    header: Header,
+    input: InputLog,
     output: &OpenOutput,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<Converted, CliError> {
     let options = OtfOptions {
         // The other half is for other files of the library, and for us.
         open_files_max: rlimits::raise_open_files() / 2,
-        block_on_threads: header.scope.mode != "system",
+        block_on_threads: input.header.scope.mode != "system",
         ..OtfOptions::default()
     };
     // A file of that name that was created since the check is not ours and stays.
@@ -173,9 +189,9 @@ fn write_archive(
     let unfinished = StagedArchive::new(output).map_err(failed)?;
     let converted = {
         let _as = unfinished.enter().map_err(failed)?;
-        let sink = OtfSink::create(&unfinished.path(), &output.output.name, &header, options)
+        let sink = OtfSink::create(&unfinished.path(), &output.output.name, &input.header, options)
             .map_err(|error| archive_error(log, output, &error))?;
-        fill_archive(log, items, header, sink, output, go_on)?
+        fill_archive(log, input, sink, output, go_on)?
     };
     unfinished.finish().map_err(failed)?;
     Ok(converted)
@@ -188,40 +204,36 @@ fn archive_error(log: &Path, output: &OpenOutput, error: &dyn Error) -> CliError
 /// Reads the log into an archive that was begun.
 fn fill_archive(
     log: &Path,
-    items: Items,
-    header: Header,
+    input: InputLog,
     sink: OtfSink,
     output: &OpenOutput,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<Converted, CliError> {
-    let failed = |error: &OtfError| archive_error(log, output, error);
-    let mut totals = Totals::default();
-    let mut sink = WithTotals { totals: &mut totals, sink };
-    let summary = pipeline::run_threaded(items, header, &mut sink, go_on).map_err(|error| {
-        if let PipelineError::Sink(error) = &error {
-            failed(error)
-        } else {
-            CliError::pipeline(log, &error)
-        }
-    })?;
-    if let Some(mounts) = summary.text(Text::MOUNTINFO) {
-        sink.sink.set_mounts(mounts);
+    let failed = |error: OtfError| archive_error(log, output, &error);
+    let (mut sink, converted) = input.pass_to(log, sink, failed, go_on)?;
+    if let Some(mounts) = converted.summary.text(Text::MOUNTINFO) {
+        sink.set_mounts(mounts);
     }
-    let archive = sink.sink.finish(&end_facts(&summary)).map_err(|error| failed(&error))?;
-    Ok(Converted { summary, totals, archive: Some(archive), filter_notes: Vec::new(), job: None })
+    let archive = sink.finish(&end_facts(&converted.summary)).map_err(failed)?;
+    Ok(Converted { archive: Some(archive), ..converted })
 }
 
 /// Facts for the end of the archive.
 pub(super) fn end_facts(summary: &Summary) -> EndFacts {
     EndFacts {
         end_time: summary.end_time(),
-        properties: completeness_facts(summary).into_iter().chain(job_facts(summary)).collect(),
+        properties: recording_facts(summary),
         disks: summary.disks(),
     }
 }
 
+/// Facts about a recording for readers of an output, by name.
+pub(super) fn recording_facts(summary: &Summary) -> Vec<(String, String)> {
+    completeness_facts(summary).into_iter().chain(job_facts(summary)).collect()
+}
+
 /// Place of the program in a parallel job, by name.
-pub(super) fn job_facts(summary: &Summary) -> Vec<(String, String)> {
+fn job_facts(summary: &Summary) -> Vec<(String, String)> {
     let Some(job) = &summary.header.job else { return Vec::new() };
     let JobPlace { rank, size, local_rank, local_size, manager, id, step } = job;
     let number = |number: &Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();

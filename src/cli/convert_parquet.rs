@@ -14,24 +14,19 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use super::convert::{InputLog, completeness_facts, job_facts, open};
+use super::convert::{end_of, open, recording_facts};
 use super::convert_args::ConvertArgs;
 use super::converted::{Converted, LogPaths};
 use super::error::CliError;
 use super::file_staging::StagedFile;
+use super::interruptible::until_signal;
 use super::message::print_line;
 use super::output::substitute;
-use super::signals::Signals;
 use super::summary_lines;
-use crate::analysis::call_totals::{Totals, WithTotals};
 use crate::capture::header::{End, Header};
-use crate::capture::trailing_facts;
 use crate::columnar::{LogFacts, ParquetSink, table_names};
 use crate::operation::disk;
-use crate::pipeline::{self, PipelineError};
-use crate::sys::cancellation::Cancellation;
 use crate::sys::output_dir::{OutputDirectory, Users};
-use crate::sys::{regular, spawn};
 use crate::units::KernelTime;
 
 /// Value of a partition without one, as Hive spells it.
@@ -45,15 +40,8 @@ pub(super) fn is_wanted(args: &ConvertArgs) -> bool {
 
 pub(super) fn run(args: &ConvertArgs) -> Result<ExitCode, CliError> {
     let output = output(args)?;
-    let mut signals = Signals::new().map_err(CliError::Output)?;
-    let mut patience = Cancellation::new(&mut signals, None);
-    let go_on = &mut || !patience.is_cancelled();
-    let converted = convert(&args.log, &output, args.force, go_on);
-    if let (Err(CliError::Interrupted), Some(signal)) = (&converted, patience.ended_by()) {
-        print_line("interrupted: no tables were made");
-        spawn::die_by(signal);
-    }
-    let converted = converted?;
+    let work = |go_on: &mut dyn FnMut() -> bool| convert(&args.log, &output, args.force, go_on);
+    let converted = until_signal("no tables were made", work)?;
     tell(&output);
     let log = LogPaths { path: &args.log, shown: &args.log, is_kept: true };
     summary_lines::print(log, None, &converted);
@@ -88,33 +76,23 @@ pub(super) fn convert(
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<Converted, CliError> {
     let failed = |source: io::Error| CliError::Create { path: output.into(), source };
-    let InputLog { items, header, .. } = open(log, false)?;
-    let unread = |source| CliError::Open { path: log.into(), source };
-    let end = regular::open_named(log).and_then(trailing_facts::end).map_err(unread)?;
-    let disks = disk::all(&header, end.as_ref());
-    let recording = number(&header, end.as_ref());
-    let staged = stage(output, &header, recording, replaces)?;
+    let input = open(log, false)?;
+    let (header, end) = (&input.header, end_of(log)?);
+    let recording = number(header, end.as_ref());
+    let staged = stage(output, header, recording, replaces)?;
     let files: io::Result<Vec<File>> =
         staged.iter().map(|staged| staged.file().try_clone()).collect();
     let facts = LogFacts {
         start: KernelTime(header.clock.start_ns),
         start_wall: header.clock.start_realtime_ns,
-        disks: disk::names(&disks),
+        disks: disk::names(&disk::all(header, end.as_ref())),
         recording,
     };
     let sink = files.and_then(|files| ParquetSink::create(files, facts)).map_err(failed)?;
-    let mut totals = Totals::default();
-    let mut sink = WithTotals { totals: &mut totals, sink };
-    let summary =
-        pipeline::run_threaded(items, header, &mut sink, go_on).map_err(|error| match error {
-            PipelineError::Sink(error) => failed(error),
-            other => CliError::pipeline(log, &other),
-        })?;
-    let mut facts = completeness_facts(&summary);
-    facts.extend(job_facts(&summary));
-    sink.sink.finish(&facts).map_err(failed)?;
+    let (sink, converted) = input.pass_to(log, sink, failed, go_on)?;
+    sink.finish(&recording_facts(&converted.summary)).map_err(failed)?;
     staged.into_iter().try_for_each(StagedFile::finish)?;
-    Ok(Converted { summary, totals, archive: None, filter_notes: Vec::new(), job: None })
+    Ok(converted)
 }
 
 /// Begins the file of each table, and makes the directories above.

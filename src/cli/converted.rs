@@ -19,6 +19,11 @@ pub(super) struct Converted {
 }
 
 impl Converted {
+    /// Returns the result of reading one log without an archive.
+    pub(super) fn new(summary: Summary, totals: Totals) -> Self {
+        Self { summary, totals, archive: None, filter_notes: Vec::new(), job: None }
+    }
+
     /// Returns true if a recording of the job was not read, or is damaged.
     pub(super) fn has_damaged_job(&self) -> bool {
         self.job.as_ref().is_some_and(|job| job.has_damage)

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::args::InfoArgs;
 use super::completeness;
-use super::convert::{InputLog, open, read_log};
+use super::convert::open;
 use super::converted::Converted;
 use super::cost_lines::kinds_with_more;
 use super::error::CliError;
@@ -27,8 +27,9 @@ use crate::text::{escape, quantity};
 use crate::units::{DevId, KernelTime, SECTOR_BYTES};
 
 pub(super) fn run(args: &InfoArgs) -> Result<ExitCode, CliError> {
-    let InputLog { items, header, version } = open(&args.log, false)?;
-    let info = read_log(&args.log, items, header, &mut || true)?;
+    let input = open(&args.log, false)?;
+    let version = input.version;
+    let info = input.count(&args.log, &mut || true)?;
     let bytes = std::fs::metadata(&args.log).map_or(0, |metadata| metadata.len());
     let file = LogFile { version, bytes };
     if args.json {

@@ -42,5 +42,5 @@ pub(super) fn pass_over<S: Sink<Error: Display>>(
     let summary = pipeline::run_until(items, header, until, &mut sink, go_on)
         .map_err(|error| CliError::pipeline(log, &error))?;
     let sink = sink.sink;
-    Ok((sink, Converted { summary, totals, archive: None, filter_notes: Vec::new(), job: None }))
+    Ok((sink, Converted::new(summary, totals)))
 }

@@ -21,6 +21,7 @@ use super::convert::{InputLog, completeness_facts, end_facts};
 use super::error::CliError;
 use super::exit_code::INCOMPLETE;
 use super::file_staging::FreeName;
+use super::interruptible::until_signal;
 use super::merge_args::{ClockOffset, MergeArgs};
 use super::merge_clock_lines;
 use super::merge_clocks;
@@ -28,22 +29,31 @@ use super::merge_lines;
 use super::merge_page;
 use super::merge_result::{Merged, MergedCounts};
 use super::merge_survey::{JobSurvey, LEAD_NS, OmittedLog, SurveyedLog};
-use super::message::print_line;
 use super::output::{OpenOutput, Output, substitute};
 use super::shown_names;
-use super::signals::Signals;
 use crate::analysis::call_totals::{Totals, WithTotals};
 use crate::capture::header::JobPlace;
 use crate::otf2::{EndFacts, JobCapture, JobEnd, JobHost, JobSink, OtfError, OtfOptions};
 use crate::pipeline::{self, PipelineError, Summary};
-use crate::sys::cancellation::Cancellation;
 use crate::sys::output_dir::Users;
-use crate::sys::{rlimits, spawn};
+use crate::sys::rlimits;
 
 pub(super) fn run(args: &MergeArgs) -> Result<ExitCode, CliError> {
     let output = MergeOutput::parse(args)?;
-    let mut signals = Signals::new().map_err(CliError::Output)?;
-    let mut patience = Cancellation::new(&mut signals, None);
+    let if_interrupted = match &output {
+        MergeOutput::Archive(_) => "no archive was made",
+        MergeOutput::Page(_) => "no page was made",
+    };
+    let is_whole = until_signal(if_interrupted, |go_on| make(args, output, go_on))?;
+    Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(INCOMPLETE) })
+}
+
+/// Makes the output. Returns true if all recordings are there, and whole.
+fn make(
+    args: &MergeArgs,
+    output: MergeOutput,
+    go_on: &mut dyn FnMut() -> bool,
+) -> Result<bool, CliError> {
     let mut survey = JobSurvey::of(&args.logs, args.clocks.is_empty());
     if survey.logs.is_empty() {
         merge_lines::left_out(&survey.left_out);
@@ -51,22 +61,12 @@ pub(super) fn run(args: &MergeArgs) -> Result<ExitCode, CliError> {
     }
     merge_clocks::apply(&mut survey, &args.clocks);
     correct(&mut survey, &args.clock_offset)?;
-    let mut go_on = || !patience.is_cancelled();
-    let (made, what) = match output {
+    match output {
         MergeOutput::Archive(output) => {
-            let output = output.open(&Users::caller(), args.force)?;
-            (archive(survey, &output, &mut go_on), "archive")
+            archive(survey, &output.open(&Users::caller(), args.force)?, go_on)
         }
-        MergeOutput::Page(place) => {
-            let command = command_line(args);
-            (merge_page::write(&survey, &place, &command, &mut go_on), "page")
-        }
-    };
-    if let (Err(CliError::Interrupted), Some(signal)) = (&made, patience.ended_by()) {
-        print_line(&format!("interrupted: no {what} was made"));
-        spawn::die_by(signal);
+        MergeOutput::Page(place) => merge_page::write(&survey, &place, &command_line(args), go_on),
     }
-    Ok(if made? { ExitCode::SUCCESS } else { ExitCode::from(INCOMPLETE) })
 }
 
 /// Writes the archive, and the last lines. Returns true if all recordings are there, and whole.

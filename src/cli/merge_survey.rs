@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::checked_capture::{CheckedPlace, OpenCapture};
 use super::clock_source::ClockSource;
-use super::convert::{self, InputLog};
+use super::convert::{self, InputLog, end_of};
 use super::error::CliError;
 use super::job_index::{IndexedCapture, JobIndex};
 use super::log_argument;
@@ -506,7 +506,7 @@ fn look_at(path: &Path, found: FoundCapture) -> Result<SurveyedLog, CliError> {
     let bytes = metadata.len();
     let (_, header) =
         pipeline::open::<_, Infallible>(file).map_err(|error| CliError::pipeline(path, &error))?;
-    let end = regular::open_named(path).and_then(trailing_facts::end).map_err(failed)?;
+    let end = end_of(path)?;
     let start = KernelTime(header.clock.start_ns);
     let last = match &end {
         Some(end) => Some(KernelTime(end.end_ns)),

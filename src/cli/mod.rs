@@ -54,6 +54,7 @@ mod import;
 mod import_args;
 mod info;
 mod info_mounts;
+mod interruptible;
 mod invocation;
 mod job_convert;
 mod job_fold;

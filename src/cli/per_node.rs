@@ -35,7 +35,7 @@ pub(super) fn part(args: &RecordArgs) -> Result<NodePart, CliError> {
         return Ok(NodePart { output, ranks: None });
     }
     let Some(rank) = job::own_rank() else { return Err(no_launcher()) };
-    let role = match node_ranks::meet(args.capture.all_cpus) {
+    let role = match node_ranks::meet(&output, args.capture.all_cpus) {
         Ok(Some(role)) => role,
         Ok(None) => return Err(no_launcher()),
         Err(error) => NodeRole::Alone(format!("the ranks of this node cannot meet: {error}")),

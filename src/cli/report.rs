@@ -10,17 +10,15 @@ use super::converted::Converted;
 use super::error::CliError;
 use super::file_staging::FreeName;
 use super::filter_args::FilterSpec;
+use super::interruptible::until_signal;
 use super::message::{print_error, print_line};
 use super::output::LOG_NAME;
 use super::page_args::PageArgs;
-use super::signals::Signals;
 use super::{analyse, completeness, events, log_pass, summary_lines};
 use crate::analysis::overview::{Overview, SelectedOverview};
 use crate::capture::header::Header;
 use crate::report::page::{self, PageInput};
-use crate::sys::cancellation::Cancellation;
 use crate::sys::output_dir::Users;
-use crate::sys::spawn;
 use crate::text::table::incomplete_line;
 use crate::text::{direct_flag, quantity};
 
@@ -44,15 +42,9 @@ pub(super) fn run(args: &PageArgs) -> Result<ExitCode, CliError> {
     if analyse.log.is_none() {
         return analyse::on_log(&analyse, work);
     }
-    let mut signals = Signals::new().map_err(CliError::Output)?;
-    let mut patience = Cancellation::new(&mut signals, None);
     let log = analyse.log.clone().unwrap_or_default();
-    let made = work(&log, &mut || !patience.is_cancelled());
-    if let (Err(CliError::Interrupted), Some(signal)) = (&made, patience.ended_by()) {
-        print_line("interrupted: no page was made");
-        spawn::die_by(signal);
-    }
-    made.map(|()| ExitCode::SUCCESS)
+    until_signal("no page was made", |go_on| work(&log, go_on))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Returns the fold of the page for a log with this header.

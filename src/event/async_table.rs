@@ -21,6 +21,14 @@ impl Interface {
             Self::Aio => "aio",
         }
     }
+
+    /// Returns its opcodes.
+    fn rows(self) -> &'static [AsyncRequestKind] {
+        match self {
+            Self::IoUring => IO_URING,
+            Self::Aio => AIO,
+        }
+    }
 }
 
 /// Opcode of an asynchronous operation.
@@ -136,13 +144,18 @@ const AIO: &[AsyncRequestKind] = &[
 static UNKNOWN: AsyncRequestKind = row(u16::MAX, "?", CallClass::Async);
 
 impl Opcode {
+    /// Returns the opcode with this name in outputs, as `io_uring:READ`, if it is in the table.
+    pub fn by_name(name: &str) -> Option<Self> {
+        let (prefix, name) = name.split_once(':')?;
+        let mut all = [Interface::IoUring, Interface::Aio].into_iter();
+        let interface = all.find(|interface| interface.as_str() == prefix)?;
+        let number = interface.rows().iter().find(|row| row.name == name)?.number;
+        Some(Self { interface, number })
+    }
+
     /// Returns the row of the opcode.
     pub fn request_kind(self) -> &'static AsyncRequestKind {
-        let rows = match self.interface {
-            Interface::IoUring => IO_URING,
-            Interface::Aio => AIO,
-        };
-        rows.iter().find(|it| it.number == self.number).unwrap_or(&UNKNOWN)
+        self.interface.rows().iter().find(|it| it.number == self.number).unwrap_or(&UNKNOWN)
     }
 
     /// Returns the class of the opcode.
@@ -194,5 +207,8 @@ mod tests {
         assert_eq!(name(Interface::Aio, 7), "PREADV");
         assert_eq!(name(Interface::Aio, 4), "?");
         assert!(!Opcode { interface: Interface::IoUring, number: 999 }.is_known());
+        let read = Opcode { interface: Interface::IoUring, number: 22 };
+        assert_eq!(Opcode::by_name(&read.to_string()), Some(read));
+        assert_eq!(["read", "aio:READ", "uring:READ"].map(Opcode::by_name), [None; 3]);
     }
 }

@@ -3,7 +3,8 @@
 use std::cmp::Reverse;
 
 use super::rows::{column, first_rows, key_column};
-use crate::analysis::comparison::profile::{CountMetric, Dimension, RunProfile};
+use crate::analysis::comparison::call_interest::CallInterest;
+use crate::analysis::comparison::profile::{CountMetric, Dimension, RunProfile, operation_of};
 use crate::analysis::comparison::rank_test::median;
 use crate::analysis::comparison::{
     ComparedGroup, ComparedValue, RunComparison, Verdict, compare_values,
@@ -162,10 +163,16 @@ fn varying_text(varying: u64) -> String {
     format!("{} {verb}", counted(varying, "count"))
 }
 
-/// Sentence about the kind of operation whose number has changed most.
+/// Sentence about the kind of operation whose number has changed most, among those that work on
+/// files, if there are any.
 fn of_calls(comparison: &RunComparison) -> Option<String> {
     let rows = different(comparison, Dimension::Call);
-    let (group, value) = *rows.first()?;
+    let is_work = |group, metric| interest(group, metric).is_some_and(CallInterest::is_work);
+    let largest = rows.iter().min_by_key(|(group, value)| {
+        let metric = value.metric;
+        (!is_work(group, metric), metric.is_bytes(), Reverse(change_of(value)))
+    });
+    let (group, value) = *largest?;
     let more = match rows.len() {
         1 => String::new(),
         count => {
@@ -232,7 +239,8 @@ fn ratio(times: &ComparedValue<()>) -> String {
     format!("{ratio:.2} times as {}", if other > one { "long" } else { "fast" })
 }
 
-/// Counts of a dimension that differ, the largest changes first.
+/// Counts of a dimension that differ, the largest changes first; of kinds of operations those first
+/// that a reader cares about most.
 fn different(
     comparison: &RunComparison,
     dimension: Dimension,
@@ -250,10 +258,22 @@ fn rows_of(
     let rows = wanted.filter_map(|value| Some((group(value)?, value)));
     let mut rows: Vec<_> = rows.filter(|(group, _)| group.dimension == dimension).collect();
     rows.sort_by_key(|(group, value)| {
-        let change = median(&value.before).abs_diff(median(&value.after));
-        (value.metric.is_bytes(), Reverse(change), value.metric, group.key.clone())
+        let interest = interest(group, value.metric);
+        let key = (Reverse(change_of(value)), value.metric, group.key.clone());
+        (interest, value.metric.is_bytes(), key)
     });
     rows
+}
+
+/// Interest in a count of a kind of operation; of the other dimensions all counts are equal.
+fn interest(group: &ComparedGroup, metric: CountMetric) -> Option<CallInterest> {
+    let is_call = group.dimension == Dimension::Call;
+    is_call.then(|| CallInterest::of(operation_of(&group.key), metric))
+}
+
+/// Size of the change of the medians.
+fn change_of<M>(value: &ComparedValue<M>) -> u64 {
+    median(&value.before).abs_diff(median(&value.after))
 }
 
 fn counts(comparison: &RunComparison, dimension: Dimension, options: ComparisonOptions) -> Table {
@@ -339,8 +359,7 @@ fn times(
         |group: &ComparedGroup| options.has_varying || group.dimension == Dimension::Call;
     let mut all: Vec<_> = all.filter(|(group, _)| is_shown(group)).collect();
     all.sort_by_key(|(group, value)| {
-        let change = median(&value.before).abs_diff(median(&value.after));
-        (group.dimension, value.verdict != Verdict::Different, Reverse(change))
+        (group.dimension, value.verdict != Verdict::Different, Reverse(change_of(value)))
     });
     let (shown, rest) = first_rows(all, options.limit);
     let whole = program.map(|value| row("run", Cell::Word("the whole run".into()), value));
@@ -437,7 +456,7 @@ fn spread(all: &[u64]) -> String {
 /// Change of the medians.
 fn change(value: &ComparedValue<CountMetric>) -> String {
     let (one, other) = (median(&value.before), median(&value.after));
-    let difference = one.abs_diff(other);
+    let difference = change_of(value);
     let text = if value.metric.is_bytes() { size(difference) } else { quantity::count(difference) };
     let sign = if other < one { "−" } else { "+" };
     #[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]

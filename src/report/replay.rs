@@ -56,14 +56,14 @@ pub fn report<O: PlanOutput>(plan: &Planner<O>, limit: usize) -> Report {
     };
     let busy = plan.busy.iter().copied().max().unwrap_or_default();
     let lanes = plan.workers.iter().filter(|worker| worker.lane.is_some()).count() as u64;
-    let facts = vec![
+    let mut facts = vec![
         ("done", "operations replayed", sum(&mut plan.done.values().copied())),
+        ("left", "  not replayed", left_of(false)),
+        ("asynchronous_left", "  asynchronous, not replayed", left_of(true)),
         ("asynchronous", "  asynchronous", Cell::Count(asynchronous)),
         ("needed", "  dependencies", Cell::Count(plan.needed)),
         ("followed", "  model only", Cell::Count(plan.model_only)),
         ("added", "  implicit operations", Cell::Count(plan.implicit)),
-        ("left", "  not replayed", left_of(false)),
-        ("asynchronous_left", "  asynchronous, not replayed", left_of(true)),
         ("read_bytes", "bytes to read", Cell::Count(plan.bytes[0])),
         ("written_bytes", "bytes to write", Cell::Count(plan.bytes[1])),
         ("span_ns", "duration", Cell::Ns(plan.span.0)),
@@ -86,6 +86,7 @@ pub fn report<O: PlanOutput>(plan: &Planner<O>, limit: usize) -> Report {
         ("unexplained", "", Cell::Count(plan.world.unexplained)),
         ("names_lost", "", Cell::Count(plan.world.lost())),
     ];
+    leave_out_nothing(&mut facts);
     let mut report = Report { kind: "replay plan", facts, ..Report::default() };
     report.notes.extend(durations(plan, busy));
     report.tables = vec![done(plan), left(plan), files(plan, &entries, limit)];
@@ -99,6 +100,20 @@ pub fn report<O: PlanOutput>(plan: &Planner<O>, limit: usize) -> Report {
     let doubts = DOUBTS.iter().zip(counts).filter(|doubt| doubt.1 > 0);
     report.notes.extend(doubts.map(|(doubt, count)| format!("{count} {doubt}")));
     report
+}
+
+/// Facts that have a line for people although they are 0: that nothing is replayed or left out is a
+/// result.
+const RESULTS: [&str; 2] = ["done", "left"];
+
+/// Removes the lines for people of facts that say that there is nothing.
+fn leave_out_nothing(facts: &mut [(&'static str, &'static str, Cell)]) {
+    for (key, title, value) in facts {
+        let is_nothing = matches!(value, Cell::Count(0) | Cell::Ns(0) | Cell::None);
+        if is_nothing && !RESULTS.contains(key) {
+            *title = "";
+        }
+    }
 }
 
 /// Doubts about the initial state, each preceded by its count.

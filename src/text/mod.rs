@@ -16,6 +16,7 @@ pub mod labelled_lines;
 pub mod line_format;
 pub mod quantity;
 pub mod shares;
+mod step_lines;
 pub mod table;
 mod table_markdown;
 mod table_order;

@@ -1,6 +1,7 @@
 //! Place of the recorded program in a parallel job, as launchers and workload managers put it into
 //! the environment.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Read;
@@ -156,7 +157,7 @@ fn environment_of(pid: Pid) -> Option<Vec<u8>> {
 /// Place where the ranks of a job on one node meet.
 #[derive(Debug)]
 pub(super) struct Meeting {
-    /// Name of the place: the same for all of these ranks, and for no other job.
+    /// Name of the place: the same for all of these ranks, and for no other job or recording.
     pub(super) name: String,
     /// Place of this process in the job.
     pub(super) place: JobPlace,
@@ -171,8 +172,9 @@ const JOB_NAMES: [&str; 5] =
 
 /// Returns the place where this process meets the other ranks of its node, if it is a rank. Its
 /// name has the launcher's process: the nearest ancestor that is no rank itself, as a shell or
-/// another wrapper is that the launcher has started. Hydra has no other name for a job.
-pub(super) fn meeting() -> Option<Meeting> {
+/// another wrapper is that the launcher has started. Hydra has no other name for a job. `outputs`
+/// are the names of outputs as they were given: recordings of one rank have different ones.
+pub(super) fn meeting(outputs: &[OsString]) -> Option<Meeting> {
     let variable = |name: &str| std::env::var(name).ok();
     let place = of_environment(&variable).filter(|place| place.rank.is_some())?;
     let launcher = launcher(&variable)?;
@@ -186,7 +188,7 @@ pub(super) fn meeting() -> Option<Meeting> {
     }
     let started = proc::start_ticks(ancestor).unwrap_or(0);
     let mut hasher = DefaultHasher::new();
-    JOB_NAMES.map(variable).hash(&mut hasher);
+    (JOB_NAMES.map(variable), outputs).hash(&mut hasher);
     let name = format!("{ancestor}.{started}/{:016x}", hasher.finish());
     Some(Meeting { name, place })
 }

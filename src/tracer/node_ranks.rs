@@ -1,7 +1,7 @@
 //! Ranks of a parallel job on one node: which of their tracers records all of them.
 //!
 //! The launcher starts one tracer for each rank. They meet at an abstract socket whose name has the
-//! user, the launcher's process on this node, and the job:
+//! user, the launcher's process on this node, the job, and the names of the outputs:
 //!
 //! ```text
 //!  local rank 0 ── listens ── collects ranks ── forks its program ── records ── "go" ─► waits
@@ -13,6 +13,7 @@
 //! programs do is recorded. A rank that is not recorded so gets an answer that says so, or finds
 //! that its recorder has ended; no rank waits without a limit.
 
+use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
@@ -46,6 +47,8 @@ const GO: u8 = b'g';
 const TOO_LATE: u8 = b'l';
 /// Answer: the recorder may not trace the process.
 const FORBIDDEN: u8 = b'f';
+/// Answer: the recorder has this rank already, so the process belongs to another recording.
+const OTHER_RECORDING: u8 = b'o';
 
 /// Part of a tracer among those of its node.
 #[derive(Debug)]
@@ -77,14 +80,14 @@ struct ArrivedRank {
     process: ProcessRank,
 }
 
-/// Meets the other ranks of the node. `is_system`: the recorder records the whole machine.
-/// `None`: no launcher of a parallel job has started this process.
+/// Meets the other ranks of the node that write to the same `outputs`. `is_system`: the recorder
+/// records the whole machine. `None`: no launcher of a parallel job has started this process.
 ///
 /// # Errors
 ///
 /// Those of sockets.
-pub fn meet(is_system: bool) -> io::Result<Option<NodeRole>> {
-    let Some(meeting) = job::meeting() else { return Ok(None) };
+pub fn meet(outputs: &[OsString], is_system: bool) -> io::Result<Option<NodeRole>> {
+    let Some(meeting) = job::meeting(outputs) else { return Ok(None) };
     let user = nix::unistd::geteuid().as_raw();
     let name = format!("iotrace-perf/{user}/{}", meeting.name);
     let found = find(&name, meeting.place.local_rank)?;
@@ -156,6 +159,10 @@ fn role_of_answer(mut stream: UnixStream, user: u32) -> io::Result<NodeRole> {
             [FORBIDDEN] => {
                 NodeRole::Alone("the recorder of this node may not trace this process".to_owned())
             }
+            [OTHER_RECORDING] => NodeRole::Alone(
+                "the same rank is in another recording that begins now: give each its own name (-o)"
+                    .to_owned(),
+            ),
             _ => NodeRole::Alone("the recording of this node began before".to_owned()),
         },
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => NodeRole::Unrecorded(format!(
@@ -183,7 +190,7 @@ fn read_answer(stream: &mut UnixStream, answer: &mut [u8; 1]) -> io::Result<usiz
 fn collect(listener: UnixListener, meeting: &Meeting, user: u32, is_system: bool) -> NodeRanks {
     let expected = meeting.place.local_size;
     let patience_ns = if expected.is_some() { ARRIVAL_NS } else { QUIET_NS };
-    let (mut arrived, mut seen) = (Vec::new(), 1_u64);
+    let (mut arrived, mut seen) = (Vec::<ArrivedRank>::new(), 1_u64);
     let mut last = clock::now().0;
     while expected.is_none_or(|count| seen < count) {
         let waited_ns = clock::now().0.saturating_sub(last);
@@ -199,15 +206,22 @@ fn collect(listener: UnixListener, meeting: &Meeting, user: u32, is_system: bool
                 else {
                     continue;
                 };
+                let place = job::place_of(peer.pid).filter(|_| peer.pid.0 > 0);
+                let rank = place.as_ref().and_then(|place| place.rank);
+                let known = arrived.iter().map(|known| known.process.rank);
+                if rank.is_some() && known.chain([meeting.place.rank]).any(|known| known == rank) {
+                    answer(stream, OTHER_RECORDING);
+                    continue;
+                }
                 (seen, last) = (seen + 1, clock::now().0);
-                arrived.extend(arrival(stream, peer, is_system));
+                arrived.extend(arrival(stream, peer, place, is_system));
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(_) => break,
         }
     }
     let came = arrived.len();
-    arrived.retain(|rank: &ArrivedRank| !rank_socket::is_closed(&rank.stream));
+    arrived.retain(|rank| !rank_socket::is_closed(&rank.stream));
     let ended = (came - arrived.len()) as u64;
     let missing = expected.map_or(0, |count| count.saturating_sub(seen)) + ended;
     NodeRanks { listener, arrived, missing, is_system }
@@ -215,14 +229,23 @@ fn collect(listener: UnixListener, meeting: &Meeting, user: u32, is_system: bool
 
 /// Returns the rank that has connected; `None`: it cannot be traced, and the answer says so. A
 /// process whose environment this one may read is one that it may trace (`ptrace_may_access()`).
-fn arrival(mut stream: UnixStream, peer: Peer, is_system: bool) -> Option<ArrivedRank> {
-    let place = job::place_of(peer.pid).filter(|_| peer.pid.0 > 0);
+fn arrival(
+    stream: UnixStream,
+    peer: Peer,
+    place: Option<JobPlace>,
+    is_system: bool,
+) -> Option<ArrivedRank> {
     if place.is_none() && !is_system {
-        let _ = stream.write_all(&[FORBIDDEN]);
+        answer(stream, FORBIDDEN);
         return None;
     }
     let JobPlace { rank, local_rank, .. } = place.unwrap_or_default();
     Some(ArrivedRank { stream, process: ProcessRank { pid: peer.pid.0, rank, local_rank } })
+}
+
+/// Answers a rank, which may have ended.
+fn answer(mut stream: UnixStream, answer: u8) {
+    let _ = stream.write_all(&[answer]);
 }
 
 impl NodeRanks {
@@ -238,9 +261,8 @@ impl NodeRanks {
     /// on until the result is dropped.
     pub fn release(self) -> LateRanks {
         let Self { listener, arrived, is_system, .. } = self;
-        for mut rank in arrived {
-            // The process may have ended.
-            let _ = rank.stream.write_all(&[GO]);
+        for rank in arrived {
+            answer(rank.stream, GO);
         }
         let late = LateRanks::default();
         let has_ended = Arc::clone(&late.has_ended);
@@ -268,11 +290,11 @@ impl Drop for LateRanks {
 /// Answers each rank that comes after the start of the recording. The whole machine is recorded
 /// with whatever comes, until the recording has ended.
 fn answer_late_ranks(listener: &UnixListener, is_system: bool, has_ended: &AtomicBool) {
-    while let Ok((mut stream, _)) = listener.accept() {
+    while let Ok((stream, _)) = listener.accept() {
         // ORDERING: a flag alone; nothing is published with it.
         let is_recorded = is_system && !has_ended.load(Ordering::Relaxed);
         let _ = stream.set_write_timeout(Some(LATE));
-        let _ = stream.write_all(&[if is_recorded { GO } else { TOO_LATE }]);
+        answer(stream, if is_recorded { GO } else { TOO_LATE });
     }
 }
 
@@ -315,6 +337,7 @@ mod tests {
         assert!(matches!(role(own, &[GO]), NodeRole::Recorded));
         assert!(matches!(role(own, &[TOO_LATE]), NodeRole::Alone(_)));
         assert!(matches!(role(own, &[FORBIDDEN]), NodeRole::Alone(_)));
+        assert!(matches!(role(own, &[OTHER_RECORDING]), NodeRole::Alone(_)));
         assert!(matches!(role(own, &[]), NodeRole::Unrecorded(_)));
         assert!(matches!(role(own.wrapping_add(1), &[GO]), NodeRole::Alone(_)));
     }

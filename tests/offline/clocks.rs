@@ -1,7 +1,7 @@
 //! `clocks` and `merge --clocks`: clocks that messages compare, with errors that are injected into
 //! the messages, the files and the logs, so that the truth is known.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -14,14 +14,13 @@ use iotrace_perf::capture::clock_exchange::{
 };
 use iotrace_perf::capture::format::FrameKind;
 use iotrace_perf::capture::message_clock::MessageClock;
-use iotrace_perf::capture::reader::{Item, Reader};
-use iotrace_perf::capture::writer::Writer;
 use iotrace_perf::units::KernelTime;
 use serde_json::Value;
 
 use crate::merge::{DD, MS, Made, S, bound, definitions, merge, property, spans, unpadded};
 use crate::support::driver::process::{Finished, run, wait};
 use crate::support::driver::recording::{BINARY, TIMEOUT, wait_until};
+use crate::support::log_copy::copy_frames;
 use crate::support::machine::requirements::{Need, require, require_all};
 use crate::support::oracle::otf2_check;
 use crate::support::{scratch_dir, text};
@@ -462,17 +461,7 @@ fn known_offsets_move_compared_hosts() {
 /// Copies a recording without its end, and adds a frame at a later time.
 #[track_caller]
 fn without_end(log: &Path, to: &Path, last: u64) {
-    let bytes = fs::read(log).expect("a log");
-    let mut reader = Reader::new(bytes.as_slice()).expect("a log");
-    let mut writer = Writer::new(File::create_new(to).expect("a file")).expect("space");
-    let mut offset = 16;
-    while let Some(Item::Frame(frame, _)) = reader.next_item().expect("memory") {
-        let length = 52 + frame.stored_bytes as usize;
-        if frame.kind != FrameKind::END {
-            writer.frames(&bytes[offset..offset + length]).expect("space");
-        }
-        offset += length;
-    }
+    let mut writer = copy_frames(log, to, |_, frame, _| frame.kind == FrameKind::END);
     writer.round(KernelTime(last)).expect("space");
 }
 

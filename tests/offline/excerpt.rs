@@ -6,72 +6,63 @@ use iotrace_perf::capture::excerpt::{Excerpt, FiredTrigger};
 use iotrace_perf::capture::fact::{Fact, FactsFrame, Text};
 use iotrace_perf::capture::format::FrameKind;
 use iotrace_perf::capture::header::{End, Header};
-use iotrace_perf::capture::reader::{Item, Reader, json};
 use iotrace_perf::capture::trailing_facts;
-use iotrace_perf::capture::writer::Writer;
 use iotrace_perf::units::{KernelTime, Pid};
 use serde_json::Value;
 
 use crate::support::driver::process;
+use crate::support::log_copy::{copy_frames, replace_header};
 use crate::support::scratch_dir;
 use crate::support::text;
 
 /// Writes a recorded log as the ring of a recorder would: its frames as they are, between another
 /// header and another end.
 fn excerpt_of(name: &str, into: &Path) -> PathBuf {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/logs");
-    let bytes = std::fs::read(corpus.join(name)).expect(name);
-    let end = trailing_facts::end(std::io::Cursor::new(&bytes)).expect("memory").expect("an end");
-    let mut reader = Reader::new(bytes.as_slice()).expect("a log");
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/logs").join(name);
+    let bytes = std::fs::File::open(&corpus).expect(name);
+    let end = trailing_facts::end(bytes).expect("memory").expect("an end");
     let log = into.join("part.iocap");
-    let mut writer = Writer::new(std::fs::File::create(&log).expect("a file")).expect("space");
-    let mut offset = 16;
-    while let Some(item) = reader.next_item().expect("memory") {
-        let Item::Frame(frame, payload) = item else { panic!("damaged") };
-        let length = 52 + frame.stored_bytes as usize;
-        let stored = &bytes[offset..offset + length];
-        offset += length;
-        match json::<Header>(&frame, &payload, FrameKind::HEADER) {
-            Some(header) => {
-                let header = header.expect("a header");
-                let start = header.clock.start_ns;
-                let fired = FiredTrigger {
-                    trigger: "fsync>200ms".into(),
-                    time_ns: start + 1_000_000_000,
-                    value: 412_000_000,
-                    unit: "ns".into(),
-                    subject: "fsync".into(),
-                    pid: Some(4711),
-                    tid: Some(4712),
-                    comm: "dd".into(),
-                    path: Some("/srv/a".into()),
-                    is_running: false,
-                };
-                let excerpt = Excerpt {
-                    number: 7,
-                    reason: "incident".into(),
-                    ring: "30.0 s".into(),
-                    recording_start_ns: start - 5_000_000_000,
-                    mode: "launch".into(),
-                    command: vec!["tar".into()],
-                    triggers: vec![fired],
-                    triggers_left_out: 3,
-                    unevaluated_ns: 7_000_000,
-                };
-                let header = Header { excerpt: Some(excerpt), ..header };
-                writer.json(FrameKind::HEADER, KernelTime(start), &header).expect("space");
-                let (time, which, text) = (KernelTime(start), Text::SEGMENT, b"4711".to_vec());
-                let mut marker = FactsFrame::default();
-                marker.push(&Fact::Text { time, which, pid: Pid(0), text });
-                writer.facts(time, &mut marker).expect("space");
-            }
-            None if frame.kind == FrameKind::END => {}
-            None => writer.frames(stored).expect("space"),
+    let mut writer = copy_frames(&corpus, &log, |writer, frame, payload| {
+        if !replace_header(writer, frame, payload, make_excerpt) {
+            return frame.kind == FrameKind::END;
         }
-    }
+        let (time, which, text) = (KernelTime(frame.first_time), Text::SEGMENT, b"4711".to_vec());
+        let mut marker = FactsFrame::default();
+        marker.push(&Fact::Text { time, which, pid: Pid(0), text });
+        writer.facts(time, &mut marker).expect("space");
+        true
+    });
     let end = End { end_ns: end.end_ns, reason: "incident".into(), ..End::default() };
     writer.json(FrameKind::END, KernelTime(end.end_ns), &end).expect("space");
     log
+}
+
+/// Makes the header that of a part, which a trigger has cut out.
+fn make_excerpt(header: &mut Header) {
+    let start = header.clock.start_ns;
+    let fired = FiredTrigger {
+        trigger: "fsync>200ms".into(),
+        time_ns: start + 1_000_000_000,
+        value: 412_000_000,
+        unit: "ns".into(),
+        subject: "fsync".into(),
+        pid: Some(4711),
+        tid: Some(4712),
+        comm: "dd".into(),
+        path: Some("/srv/a".into()),
+        is_running: false,
+    };
+    header.excerpt = Some(Excerpt {
+        number: 7,
+        reason: "incident".into(),
+        ring: "30.0 s".into(),
+        recording_start_ns: start - 5_000_000_000,
+        mode: "launch".into(),
+        command: vec!["tar".into()],
+        triggers: vec![fired],
+        triggers_left_out: 3,
+        unevaluated_ns: 7_000_000,
+    });
 }
 
 #[track_caller]

@@ -4,22 +4,19 @@
 //! The recordings are logs of the corpus with another host and place in a job.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 mod browser;
 mod damage;
 mod many_ranks;
 
-use iotrace_perf::capture::format::FrameKind;
 use iotrace_perf::capture::header::{Header, JobPlace, ProcessRank};
-use iotrace_perf::capture::reader::{Item, Reader, json};
-use iotrace_perf::capture::writer::Writer;
-use iotrace_perf::units::KernelTime;
 use serde_json::Value;
 
 use crate::support::driver::process::Finished;
 use crate::support::driver::recording::iotrace;
+use crate::support::log_copy::copy_with_header;
 use crate::support::page::markup::unbalanced;
 use crate::support::page::{check_references, data, printed};
 use crate::support::{scratch_dir, text};
@@ -34,27 +31,11 @@ const CELL: usize = 5;
 #[track_caller]
 fn copied(log: &str, path: &Path, change: impl Fn(&mut Header)) -> PathBuf {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/logs");
-    let bytes = fs::read(corpus.join(log).with_extension("iocap")).expect("the corpus");
-    let mut reader = Reader::new(bytes.as_slice()).expect("a log");
     let path = path.with_extension("iocap");
-    let mut writer = Writer::new(File::create_new(&path).expect("a file")).expect("space");
-    let mut offset = 16;
-    while let Some(item) = reader.next_item().expect("memory") {
-        let Item::Frame(frame, payload) = item else { panic!("damaged") };
-        let length = 52 + frame.stored_bytes as usize;
-        let stored = &bytes[offset..offset + length];
-        offset += length;
-        match json::<Header>(&frame, &payload, FrameKind::HEADER) {
-            Some(header) => {
-                let mut header = header.expect("a header");
-                header.host.kernel_release = "6.18".to_owned();
-                change(&mut header);
-                let time = KernelTime(frame.first_time);
-                writer.json(FrameKind::HEADER, time, &header).expect("space");
-            }
-            None => writer.frames(stored).expect("space"),
-        }
-    }
+    copy_with_header(&corpus.join(log).with_extension("iocap"), &path, |header| {
+        header.host.kernel_release = "6.18".to_owned();
+        change(header);
+    });
     path
 }
 

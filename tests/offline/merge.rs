@@ -13,11 +13,11 @@ use iotrace_perf::capture::fact::{Fact, FactsFrame, Text, facts};
 use iotrace_perf::capture::format::FrameKind;
 use iotrace_perf::capture::header::{End, Header, JobPlace};
 use iotrace_perf::capture::reader::{Item, Reader, json};
-use iotrace_perf::capture::writer::Writer;
 use iotrace_perf::units::KernelTime;
 
 use crate::support::driver::process::{Finished, run};
 use crate::support::driver::recording::{BINARY, TIMEOUT, iotrace};
+use crate::support::log_copy::{copy_frames, replace_header};
 use crate::support::machine::requirements::{Need, require};
 use crate::support::oracle::otf2_check;
 use crate::support::{scratch_dir, text};
@@ -51,8 +51,7 @@ pub(crate) const DD: Made<'static> = Made {
 };
 
 impl Made<'_> {
-    fn header(&self, header: Header) -> Header {
-        let mut header = header;
+    fn change(&self, header: &mut Header) {
         header.host.hostname = self.host.to_owned();
         // Logs of the corpus are of several kernels.
         header.host.kernel_release = "6.18".to_owned();
@@ -63,39 +62,29 @@ impl Made<'_> {
         }
         let job = JobPlace { rank: self.rank, size: Some(4), ..JobPlace::default() };
         header.job = self.rank.map(|_| job);
-        header
     }
 
     /// Writes the recording.
     #[track_caller]
     pub(crate) fn write(&self, dir: &Path, name: &str) -> PathBuf {
         let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/logs");
-        let bytes = fs::read(corpus.join(self.log)).expect("the corpus");
-        let mut reader = Reader::new(bytes.as_slice()).expect("a log");
         let path = dir.join(name).with_extension("iocap");
-        let mut writer = Writer::new(File::create_new(&path).expect("a file")).expect("space");
-        let mut offset = 16;
-        while let Some(item) = reader.next_item().expect("memory") {
-            let Item::Frame(frame, payload) = item else { panic!("damaged") };
-            let length = 52 + frame.stored_bytes as usize;
-            let stored = &bytes[offset..offset + length];
-            offset += length;
+        copy_frames(&corpus.join(self.log), &path, |writer, frame, payload| {
             let time = KernelTime(frame.first_time);
-            if let Some(header) = json::<Header>(&frame, &payload, FrameKind::HEADER) {
-                let header = self.header(header.expect("a header"));
-                writer.json(FrameKind::HEADER, time, &header).expect("space");
-            } else if let Some(end) = json::<End>(&frame, &payload, FrameKind::END) {
+            if let Some(end) = json::<End>(frame, payload, FrameKind::END) {
                 let end = end.expect("an end");
                 let end = End { wall_moved_ns: Some(self.moved_ns), ..end };
                 writer.json(FrameKind::END, time, &end).expect("space");
+                true
             } else if frame.kind == FrameKind::FACTS && self.mounts.is_some() {
                 let mut changed = FactsFrame::default();
-                facts(&payload).for_each(|fact| changed.push(&self.with_mounts(fact)));
+                facts(payload).for_each(|fact| changed.push(&self.with_mounts(fact)));
                 writer.facts(time, &mut changed).expect("space");
+                true
             } else {
-                writer.frames(stored).expect("space");
+                replace_header(writer, frame, payload, |header| self.change(header))
             }
-        }
+        });
         path
     }
 

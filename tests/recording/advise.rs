@@ -2,11 +2,13 @@
 //! have none.
 
 mod kernel_work;
+mod own_disk;
 
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use own_disk::OwnDisk;
 use serde_json::Value;
 
 use crate::support::driver::process;
@@ -278,11 +280,9 @@ fn direct_reads_of_parts_of_blocks_are_found() {
         return;
     }
     let _turn = beside_others();
-    let dir = scratch_dir("advise-direct");
-    let mounted = Mounted::new(dir.path(), "ext4", 64 << 20);
-    let place = mounted.path().canonicalize().expect("there");
+    let disk = OwnDisk::new("advise-direct", 64 << 20);
     let check = |habit: &str, expected: &[(&str, u64, Option<u64>)]| {
-        check_habit_in(&place, &[], habit, "direct-unaligned", expected);
+        check_habit_in(&disk.place, &[], habit, "direct-unaligned", expected);
     };
     check("direct_unaligned", &[("a", 101, Some(101 * 512))]);
     check("direct_vectored", &[("a", 101, Some(101 * 512))]);
@@ -297,13 +297,11 @@ fn file_that_a_disk_reads_again_is_found() {
         return;
     }
     let _turn = beside_others();
-    let dir = scratch_dir("advise-thrash");
-    let mounted = Mounted::new(dir.path(), "ext4", 64 << 20);
-    let place = mounted.path().canonicalize().expect("there");
+    let disk = OwnDisk::new("advise-thrash", 64 << 20);
     let bytes = 2 * 521 * 4096;
     let expected = [("a", 3, Some(bytes))];
-    check_habit_in(&place, &[], "cache_thrash", "cache-thrash", &expected);
-    check_habit_in(&place, &[], "cache_kept", "cache-thrash", &[]);
+    check_habit_in(&disk.place, &[], "cache_thrash", "cache-thrash", &expected);
+    check_habit_in(&disk.place, &[], "cache_kept", "cache-thrash", &[]);
 }
 
 #[test]

@@ -5,30 +5,23 @@
 //! in a time namespace. Their wall clocks are made wrong in the recordings.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use iotrace_perf::capture::clock_exchange::{ClockFile, OffsetReading};
-use iotrace_perf::capture::format::FrameKind;
-use iotrace_perf::capture::header::Header;
 use iotrace_perf::capture::message_clock::MessageClock;
-use iotrace_perf::capture::reader::{Item, Reader, json};
-use iotrace_perf::capture::writer::Writer;
 use iotrace_perf::units::KernelTime;
 
 use crate::support::driver::process::run;
 use crate::support::driver::recording::{BINARY, Recording, TIMEOUT, can_record, iotrace};
+use crate::support::log_copy::copy_with_header;
 use crate::support::machine::job_hosts::JobHosts;
 use crate::support::machine::requirements::Need;
 use crate::support::machine::turns::alone;
 use crate::support::oracle::otf2_check;
 use crate::support::{scratch_dir, text};
-
-/// Bytes of a frame's header, and of the beginning of a log (docs/format.md).
-const FRAME_BYTES: usize = 52;
-const FILE_BYTES: usize = 16;
 
 /// Starts a process on each host.
 #[track_caller]
@@ -47,26 +40,10 @@ fn mpirun(hosts: &JobHosts, dir: &Path, command: &str) -> String {
 
 /// Copies a recording whose wall clock was off by this much.
 fn with_wrong_wall_clock(log: &Path, to: &Path, ns: i64) {
-    let bytes = fs::read(log).expect("a log");
-    let mut reader = Reader::new(bytes.as_slice()).expect("a log");
-    let mut writer = Writer::new(File::create_new(to).expect("a file")).expect("space");
-    let mut offset = FILE_BYTES;
-    while let Some(item) = reader.next_item().expect("memory") {
-        let Item::Frame(frame, payload) = item else { panic!("damaged") };
-        let length = FRAME_BYTES + frame.stored_bytes as usize;
-        let stored = &bytes[offset..offset + length];
-        offset += length;
-        match json::<Header>(&frame, &payload, FrameKind::HEADER) {
-            Some(header) => {
-                let mut header = header.expect("a header");
-                let wall = &mut header.clock.start_realtime_ns;
-                *wall = wall.saturating_add_signed(ns);
-                let time = KernelTime(frame.first_time);
-                writer.json(FrameKind::HEADER, time, &header).expect("space");
-            }
-            None => writer.frames(stored).expect("space"),
-        }
-    }
+    copy_with_header(log, to, |header| {
+        let wall = &mut header.clock.start_realtime_ns;
+        *wall = wall.saturating_add_signed(ns);
+    });
 }
 
 /// Bytes that each rank has counted itself: rank, process, written, read.

@@ -292,6 +292,62 @@ fn machine_is_recorded_once() {
     check_bytes(&recording, &ranks);
 }
 
+/// Fails if two recordings in one task of a launcher take each other's ranks.
+#[test]
+fn recordings_of_one_task_do_not_mix() {
+    if !can_record(&[]) {
+        return;
+    }
+    let _turn = beside_others();
+    let dir = scratch_dir("ranks");
+    let program = compile("rank_io.c", dir.path());
+    let logs = ["a.iocap", "b.iocap"].map(|name| dir.path().join(name));
+    let mut ranks = Vec::new();
+    for log in &logs {
+        for rank in [0, 1] {
+            let variables = Launcher::OpenMpi.variables(text(dir.path()), rank, 2);
+            let program = [program.as_str(), text(dir.path()), "ok"];
+            ranks.push(start(&variables, &["-o", text(log)], &program));
+        }
+    }
+    for (log, ranks) in logs.iter().zip(ended(ranks).chunks(2)) {
+        let recording = Recording::open(log);
+        recording.assert_whole();
+        let known = recording.info["ranks"].as_array().expect("ranks");
+        let known: Vec<_> = known.iter().map(|known| known["pid"].as_u64()).collect();
+        let printed: Vec<_> = ranks.iter().map(|rank| Some(rank.printed()[1])).collect();
+        assert_eq!(known, printed, "{ranks:?}");
+        check_bytes(&recording, ranks);
+    }
+}
+
+/// Fails if a recorder takes two processes for one rank, because two recordings of a task have the
+/// same name.
+#[test]
+fn rank_is_recorded_once_by_a_recorder() {
+    if !can_record(&[]) {
+        return;
+    }
+    let _turn = beside_others();
+    let dir = scratch_dir("ranks");
+    let program = compile("rank_io.c", dir.path());
+    let output = dir.path().join("same.iocap");
+    let start_rank = |rank| {
+        let variables = Launcher::OpenMpi.variables(text(dir.path()), rank, 2);
+        start(&variables, &["-o", text(&output)], &[&program, text(dir.path()), "ok"])
+    };
+    let firsts = [start_rank(0), start_rank(0)];
+    let own = dir.path().join("same_rank0.iocap");
+    wait_until("one of them records itself", || own.exists());
+    let ranks = ended(firsts.into_iter().chain([start_rank(1)]).collect());
+    let is_refused = |rank: &&EndedRank| rank.stderr.contains("is in another recording");
+    assert_eq!(ranks.iter().filter(is_refused).count(), 1, "{ranks:?}");
+    let recording = Recording::open(&output);
+    let known = recording.info["ranks"].as_array().expect("ranks");
+    let known: Vec<_> = known.iter().map(|known| known["rank"].as_u64()).collect();
+    assert_eq!(known, [Some(0), Some(1)], "{ranks:?}");
+}
+
 /// Fails if a process that no launcher has started waits for others, or records.
 #[test]
 fn launcher_is_needed() {

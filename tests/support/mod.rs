@@ -6,11 +6,13 @@
 //!   turn on the machine.
 //! - [`driver`]: programs that a test runs, recordings of them, and their output as values.
 //! - [`page`]: pages of `report`, looked at and opened in a browser.
+//! - [`log_copy`]: copies of a log with other frames.
 //! - `synthetic`: logs of machines that are not at hand; included by the tests that use it.
 
 #![expect(dead_code, reason = "each test program uses a part of it")]
 
 pub(crate) mod driver;
+pub(crate) mod log_copy;
 pub(crate) mod machine;
 pub(crate) mod oracle;
 pub(crate) mod page;

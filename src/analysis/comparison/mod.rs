@@ -1,6 +1,7 @@
 //! Comparison of runs: counts first, which are the same from run to run of a program that does the
 //! same; times only as far as several runs show a difference.
 
+pub mod call_interest;
 pub mod file_matching;
 pub mod profile;
 pub mod rank_test;

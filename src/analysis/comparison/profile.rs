@@ -210,6 +210,12 @@ pub fn call_key(operation: &str, class: &str) -> String {
     }
 }
 
+/// Name of the operation in a key of [`call_key`].
+pub fn operation_of(key: &[u8]) -> &str {
+    let name = key.split(|byte| *byte == b' ').next().unwrap_or_default();
+    std::str::from_utf8(name).unwrap_or_default()
+}
+
 /// Key of the requests of a disk in one direction.
 pub fn device_key(name: &str, operation: &str) -> String {
     format!("{name} {operation}")

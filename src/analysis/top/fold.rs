@@ -181,11 +181,7 @@ impl<F> TopFold<F> {
         if let Some(rows) = self.recent.find(done) {
             return rows;
         }
-        let names = &mut self.names;
-        let process = self.processes.place(&done.process, || {
-            names.keep(done.process);
-            done.process
-        });
+        let process = self.processes.place(&done.process, || self.names.of_new_row(done.process));
         let rows =
             OpRows { process, file: done.name.as_ref().map(|name| self.pair(done, Some(name))) };
         self.recent.keep(done, rows);

@@ -37,7 +37,8 @@ const LEVELS: [PageLevel; 7] = [
 const LAST: PageLevel = PageLevel { shown: 3, data: 3 };
 
 pub(super) const STYLE: &str = include_str!("style.css");
-pub(super) const SCRIPT: &str = include_str!("page.js");
+/// Script of every page: the form of amounts, then what works on charts and tables.
+pub(super) const SCRIPT: &str = concat!(include_str!("amounts.js"), include_str!("page.js"));
 
 /// Policy of the page: it loads nothing.
 const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \

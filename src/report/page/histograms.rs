@@ -67,11 +67,7 @@ pub(super) fn block(input: &PageInput<'_>) -> Option<Markup> {
 
 /// Place of the sum of an operation: reads, writes, others.
 fn direction(what: OpKind) -> usize {
-    let class = match what {
-        OpKind::Call(call) => call.call().class,
-        OpKind::Async(opcode) => opcode.class(),
-    };
-    match class {
+    match what.class() {
         CallClass::Read | CallClass::Transfer => 0,
         CallClass::Write => 1,
         _ => 2,

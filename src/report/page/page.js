@@ -83,16 +83,6 @@
   const LEFT = 70, PLOT = 920;
   let selection = null;
 
-  const UNITS = {
-    time: [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]],
-    size: [[1e12, "TB"], [1e9, "GB"], [1e6, "MB"], [1e3, "kB"], [1, "B"]],
-  };
-  const shown = (amount, units) => {
-    const [unit, name] = units.find((unit) => amount >= unit[0]) ?? units[units.length - 1];
-    const number = amount / unit;
-    return `${number < 999.5 ? number.toPrecision(3) : Math.round(number).toLocaleString("en")} ${name}`;
-  };
-
   // Sum of an amount over the bins that the selection touches.
   const sumOf = (name, [from, to]) => {
     const bin = (ns) => (ns - data.origin_ns) / data.bin_ns;
@@ -103,10 +93,10 @@
   const inUnit = (ns) => `${Math.round(ns / 1e3)}us`;
 
   const tellSums = (range) => {
-    const size = (name) => shown(sumOf(name, range), UNITS.size);
-    const count = (name) => sumOf(name, range).toLocaleString("en");
+    const size = (name) => amounts.size(sumOf(name, range));
+    const count = (name) => amounts.count(sumOf(name, range));
     byId("selected").textContent =
-      `${shown(range[0], UNITS.time)} to ${shown(range[1], UNITS.time)}: ${size("read_bytes")} read in ${count("reads")} calls, ` +
+      `${amounts.time(range[0])} to ${amounts.time(range[1])}: ${size("read_bytes")} read in ${count("reads")} calls, ` +
       `${size("written_bytes")} written in ${count("writes")}, ${count("other_operations")} others; disks: ` +
       `${size("device_read_bytes")} read, ${size("device_written_bytes")} written. ` +
       `Activity, files and slowest operations follow; for the others make a page with --from ${inUnit(range[0])} --until ${inUnit(range[1])}.`;
@@ -142,10 +132,10 @@
       left += range && cells && !row.hidden ? 1 : 0;
       unknown += cells ? 0 : 1;
       all("td.chosen", row).forEach((cell, place) => {
-        const [units, sum] = [[null, UNITS.size, UNITS.time][place], sums[place]];
+        const [format, sum] = [[amounts.count, amounts.size, amounts.time][place], sums[place]];
         cell.hidden = !range;
         cell.dataset.v = cells ? sum : "-";
-        cell.textContent = !cells || sum === 0 ? "-" : units ? shown(sum, units) : sum.toLocaleString("en");
+        cell.textContent = !cells || sum === 0 ? "-" : format(sum);
       });
     });
     const pale = unknown ? `; of pale rows no times are known` : "";
@@ -161,7 +151,7 @@
     const cell = row.querySelector(".chosen");
     cell.hidden = !range;
     cell.dataset.v = sum;
-    cell.textContent = sum === 0 ? "-" : shown(sum, isDisk ? UNITS.size : UNITS.time);
+    cell.textContent = sum === 0 ? "-" : isDisk ? amounts.size(sum) : amounts.time(sum);
     const mark = row.querySelector("rect.selected");
     mark.setAttribute("x", ((range ? range[0] : begin) - data.origin_ns) / data.column_ns);
     mark.setAttribute("width", range ? (range[1] - range[0]) / data.column_ns : 0);

@@ -19,10 +19,11 @@ use std::io;
 use rustc_hash::FxHashMap;
 
 use super::flags::{self, OpenFlagNames};
+use super::step_lines::StepLines;
 use crate::anomaly::Anomaly;
 use crate::operation::asynchronous::{AsyncOperation, NoResult};
 use crate::operation::attribution::Piece;
-use crate::operation::block::{BlockRequest, BlockStep};
+use crate::operation::block::BlockRequest;
 use crate::operation::fault::Fault;
 use crate::operation::model::{SyscallOperation, ThreadInfo, ThreadKey, Unfinished};
 use crate::operation::{Sink, Step};
@@ -76,11 +77,17 @@ impl<W: io::Write> JsonLines<W> {
         self.out.flush()?;
         Ok(self.out)
     }
+}
 
+impl<W: io::Write> StepLines for JsonLines<W> {
     fn name(&mut self, thread: &ThreadInfo) {
         let mut members = Vec::new();
         object::bytes_members(&mut members, key!("comm"), key!("comm_bytes"), Some(&thread.comm));
         self.names.insert(thread.key, members);
+    }
+
+    fn forget(&mut self, thread: ThreadKey) {
+        self.names.remove(&thread);
     }
 
     fn syscall(
@@ -138,34 +145,6 @@ impl<W: io::Write> Sink for JsonLines<W> {
     type Error = io::Error;
 
     fn step(&mut self, _: KernelTime, step: &Step<'_>) -> io::Result<()> {
-        match step {
-            Step::ThreadSeen(thread) | Step::ThreadRenamed(thread) => self.name(thread),
-            Step::ThreadEnded(thread) => drop(self.names.remove(&thread.key)),
-            Step::SyscallEnded(operation, _) => self.syscall(operation, None)?,
-            Step::SyscallUnfinished(operation, why) => self.syscall(operation, Some(*why))?,
-            Step::Block { step: BlockStep::Ended(request), thread, pieces } => {
-                self.request(request, *thread, pieces)?
-            }
-            Step::Anomaly(anomaly) => self.anomaly(anomaly)?,
-            Step::Fault(fault) => self.fault(fault)?,
-            Step::AsyncEnded(operation, _) => self.asynchronous(operation, None)?,
-            Step::AsyncUnfinished(operation, why) => self.asynchronous(operation, Some(*why))?,
-            // A request's last step has all its data, and its anomalies are also `Step::Anomaly`.
-            Step::Block { .. }
-            | Step::Aside { .. }
-            | Step::AsyncBegun(_)
-            | Step::AsyncFile(_)
-            | Step::ProcessSeen(_)
-            | Step::ProcessEnded(_)
-            | Step::UserChanged(_)
-            | Step::Identified(_)
-            | Step::Forked { .. }
-            | Step::SyscallBegun(_)
-            | Step::DescriptorsClosed(..)
-            | Step::ChainSeen(_)
-            | Step::Committed(_)
-            | Step::MountsSeen(_) => {}
-        }
-        Ok(())
+        self.line_of(step)
     }
 }

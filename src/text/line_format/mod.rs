@@ -74,11 +74,12 @@ use rustc_hash::FxHashMap;
 
 use self::block::TIME_WIDTH;
 use super::flags::{self, OpenFlagNames};
+use super::step_lines::StepLines;
 use super::{escape, number_format};
 use crate::anomaly::Anomaly;
 use crate::operation::asynchronous::{AsyncOperation, NoResult};
 use crate::operation::attribution::Piece;
-use crate::operation::block::{BlockRequest, BlockStep};
+use crate::operation::block::BlockRequest;
 use crate::operation::fault::Fault;
 use crate::operation::model::{SyscallOperation, ThreadInfo, ThreadKey, Unfinished};
 use crate::operation::task::TaskId;
@@ -132,6 +133,30 @@ impl<W: io::Write> LineWriter<W> {
         Ok(self.out)
     }
 
+    /// Writes the columns before the arguments.
+    fn begin(&mut self, at: KernelTime, thread: ThreadKey, ids: TaskId, cpu: CpuId) {
+        self.line.clear();
+        number_format::seconds(&mut self.line, at.signed_since(self.start), TIME_WIDTH);
+        self.line.push(b' ');
+        match self.tasks.get_mut(&thread) {
+            Some(task) => self.line.extend_from_slice(task.text(ids)),
+            None => task(&mut self.line, None, Some(ids)),
+        }
+        self.line.extend_from_slice(b" cpu");
+        number_format::unsigned(&mut self.line, cpu.0.into());
+        self.line.push(b' ');
+    }
+}
+
+impl<W: io::Write> StepLines for LineWriter<W> {
+    fn name(&mut self, thread: &ThreadInfo) {
+        self.tasks.insert(thread.key, TaskLabel::new(thread));
+    }
+
+    fn forget(&mut self, thread: ThreadKey) {
+        self.tasks.remove(&thread);
+    }
+
     fn syscall(
         &mut self,
         operation: &SyscallOperation,
@@ -159,20 +184,6 @@ impl<W: io::Write> LineWriter<W> {
         self.begin(time, thread, TaskId { pid, tid }, cpu);
         fault::write(&mut self.line, fault);
         self.out.write_all(&self.line)
-    }
-
-    /// Writes the columns before the arguments.
-    fn begin(&mut self, at: KernelTime, thread: ThreadKey, ids: TaskId, cpu: CpuId) {
-        self.line.clear();
-        number_format::seconds(&mut self.line, at.signed_since(self.start), TIME_WIDTH);
-        self.line.push(b' ');
-        match self.tasks.get_mut(&thread) {
-            Some(task) => self.line.extend_from_slice(task.text(ids)),
-            None => task(&mut self.line, None, Some(ids)),
-        }
-        self.line.extend_from_slice(b" cpu");
-        number_format::unsigned(&mut self.line, cpu.0.into());
-        self.line.push(b' ');
     }
 
     fn request(
@@ -213,37 +224,7 @@ impl<W: io::Write> Sink for LineWriter<W> {
     type Error = io::Error;
 
     fn step(&mut self, _: KernelTime, step: &Step<'_>) -> io::Result<()> {
-        match step {
-            Step::ThreadSeen(thread) | Step::ThreadRenamed(thread) => {
-                self.tasks.insert(thread.key, TaskLabel::new(thread));
-            }
-            Step::ThreadEnded(thread) => drop(self.tasks.remove(&thread.key)),
-            Step::SyscallEnded(operation, _) => self.syscall(operation, None)?,
-            Step::SyscallUnfinished(operation, why) => self.syscall(operation, Some(*why))?,
-            Step::Block { step: BlockStep::Ended(request), thread, pieces } => {
-                self.request(request, *thread, pieces)?
-            }
-            Step::Anomaly(anomaly) => self.anomaly(anomaly)?,
-            Step::Fault(fault) => self.fault(fault)?,
-            Step::AsyncEnded(operation, _) => self.asynchronous(operation, None)?,
-            Step::AsyncUnfinished(operation, why) => self.asynchronous(operation, Some(*why))?,
-            // A request's last step has all its data, and its anomalies are also `Step::Anomaly`.
-            Step::Block { .. }
-            | Step::Aside { .. }
-            | Step::AsyncBegun(_)
-            | Step::AsyncFile(_)
-            | Step::ProcessSeen(_)
-            | Step::ProcessEnded(_)
-            | Step::UserChanged(_)
-            | Step::Identified(_)
-            | Step::Forked { .. }
-            | Step::SyscallBegun(_)
-            | Step::DescriptorsClosed(..)
-            | Step::ChainSeen(_)
-            | Step::Committed(_)
-            | Step::MountsSeen(_) => {}
-        }
-        Ok(())
+        self.line_of(step)
     }
 }
 

@@ -4,9 +4,12 @@
 use std::fs;
 use std::path::PathBuf;
 
+use iotrace_perf::text::quantity::{size, time};
+
 use super::{page, root};
 use crate::support::machine::requirements::{Need, require};
 use crate::support::page::browser::{check, check_page, opened, probed};
+use crate::support::page::markup::element;
 
 /// Logs whose pages are looked at.
 const LOGS: &[&str] = &["v2/questions", "v2/block-xfs", "v2/layers-kprobe", "v1/fio"];
@@ -64,4 +67,47 @@ fn page_is_whole_without_javascript() {
         let (found, made) = (dom.matches(part).count(), page.matches(part).count());
         assert!(found == made && made > 0, "{part}: {found} of {made}");
     }
+}
+
+/// Amounts at which the unit, the decimals or the form change.
+const AMOUNTS: [u64; 17] = [
+    0,
+    1,
+    999,
+    1000,
+    12_345,
+    999_499,
+    999_500,
+    999_999,
+    4_049_999_999,
+    99_949_999_999,
+    119_000_000_000,
+    120_000_000_000,
+    200_000_000_000,
+    3_599_999_999_999,
+    3_900_000_000_000,
+    1_000_000_000_000_000,
+    9_007_199_254_740_991,
+];
+
+#[test]
+fn amounts_of_the_script_are_those_of_the_tables() {
+    if !require(Need::Browser) {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let (path, page) = page(&path_of("v2/questions"), directory.path(), &[]);
+    let probe = format!(
+        "<script>document.body.append(Object.assign(document.createElement('pre'), {{
+            id: 'probe-result',
+            textContent: JSON.stringify({AMOUNTS:?}.map(
+                (number) => [amounts.size(number), amounts.time(number)])),
+        }}))</script></body>"
+    );
+    fs::write(&path, page.replacen("</body>", &probe, 1)).expect("written");
+    let dom = opened(&path, &[]);
+    let (_, result) = element(&dom, "pre", "id=\"probe-result\"");
+    let found: Vec<[String; 2]> = serde_json::from_str(result).expect("JSON");
+    let tables: Vec<_> = AMOUNTS.iter().map(|number| [size(*number), time(*number)]).collect();
+    assert_eq!(found, tables);
 }

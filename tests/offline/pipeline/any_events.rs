@@ -201,6 +201,8 @@ fn seen_fd() -> impl Strategy<Value = Box<SeenFd>> {
     )
 }
 
+/// Any input. A choice holds the trees of all its alternatives by value, and copies them: without
+/// boxes they would not fit into the stack of a test in a build without optimisation.
 fn input() -> impl Strategy<Value = Input> {
     let enter = (call(), [register(), register(), register(), register(), register(), register()])
         .prop_map(|(call, args)| EventKind::SysEnter(SysEnter { call, args }));
@@ -208,15 +210,15 @@ fn input() -> impl Strategy<Value = Input> {
         EventKind::SysExit(SysExit { call, ret, names, chain: None })
     });
     prop_oneof![
-        8 => enter.prop_map(Input::Event),
-        8 => exit.prop_map(Input::Event),
-        4 => task().prop_map(|it| Input::Event(EventKind::Task(it))),
-        4 => block().prop_map(|it| Input::Event(EventKind::Block(it))),
-        2 => file_system().prop_map(|it| Input::Event(EventKind::Fs(it))),
-        2 => fault().prop_map(|it| Input::Event(EventKind::Fault(it))),
-        1 => (1u64..9).prop_map(|it| Input::Event(EventKind::Lost(it))),
-        1 => (id(), id()).prop_map(|(pid, tid)| Input::SeenTask(pid, tid)),
-        1 => seen_fd().prop_map(Input::SeenFd),
+        8 => enter.prop_map(Input::Event).boxed(),
+        8 => exit.prop_map(Input::Event).boxed(),
+        4 => task().prop_map(|task| Input::Event(EventKind::Task(task))).boxed(),
+        4 => block().prop_map(|block| Input::Event(EventKind::Block(block))).boxed(),
+        2 => file_system().prop_map(|report| Input::Event(EventKind::Fs(report))).boxed(),
+        2 => fault().prop_map(|fault| Input::Event(EventKind::Fault(fault))).boxed(),
+        1 => (1u64..9).prop_map(|count| Input::Event(EventKind::Lost(count))).boxed(),
+        1 => (id(), id()).prop_map(|(pid, tid)| Input::SeenTask(pid, tid)).boxed(),
+        1 => seen_fd().prop_map(Input::SeenFd).boxed(),
     ]
 }
 

@@ -9,10 +9,10 @@ use std::process::Command;
 use nix::unistd::{SysconfVar, sysconf};
 use serde_json::Value;
 
+use super::own_disk::OwnDisk;
 use super::{check_habit_in, habit_in, program, rows, text};
 use crate::support::driver::process;
 use crate::support::driver::recording::{BINARY, TIMEOUT, can_record, record};
-use crate::support::machine::mount::Mounted;
 use crate::support::machine::requirements::Need;
 use crate::support::machine::turns::{alone, beside_others};
 use crate::support::scratch_dir;
@@ -80,18 +80,16 @@ fn threads_that_write_one_file_are_counted() {
 /// All of a file is read by the disk, and 131 of its 1,024 pages by the program.
 #[test]
 fn bytes_that_are_read_ahead_in_vain_are_counted() {
-    if !can_record(&[Need::Program("python3"), Need::Loop, Need::Program("mkfs.ext4")]) {
+    if !can_record(&OwnDisk::NEEDS) {
         return;
     }
     let _turn = beside_others();
-    let dir = scratch_dir("advise-ahead");
-    let mounted = Mounted::new(dir.path(), "ext4", DISK_BYTES);
-    let place = mounted.path().canonicalize().expect("there");
+    let disk = OwnDisk::new("advise-ahead", DISK_BYTES);
     let page = sysconf(SysconfVar::PAGE_SIZE).expect("it is known").expect("a number");
     let page = u64::try_from(page).expect("not negative");
     let expected = [("a", 131, Some((1024 - 131) * page))];
-    check_habit_in(&place, &[], "useless_readahead", "useless-readahead", &expected);
-    check_habit_in(&place, &[], "no_readahead", "useless-readahead", &[]);
+    check_habit_in(&disk.place, &[], "useless_readahead", "useless-readahead", &expected);
+    check_habit_in(&disk.place, &[], "no_readahead", "useless-readahead", &[]);
 }
 
 /// Rows of a rule for a habit whose layers are recorded.
@@ -103,19 +101,17 @@ fn with_layers(place: &Path, habit: &str, rule: &str) -> (Vec<(String, u64)>, Va
 #[test]
 fn syncs_that_wait_for_the_journal_are_counted() {
     let events = Need::KernelFile("/sys/kernel/tracing/events/jbd2");
-    if !can_record(&[Need::Program("python3"), Need::Loop, Need::Program("mkfs.ext4"), events]) {
+    if !can_record(&[&OwnDisk::NEEDS[..], &[events]].concat()) {
         return;
     }
     let _alone = alone();
-    let dir = scratch_dir("advise-commits");
-    let mounted = Mounted::new(dir.path(), "ext4", DISK_BYTES);
-    let place = mounted.path().canonicalize().expect("there");
-    let (found, report) = with_layers(&place, "journal_commits", "journal-commits");
+    let disk = OwnDisk::new("advise-commits", DISK_BYTES);
+    let (found, report) = with_layers(&disk.place, "journal_commits", "journal-commits");
     // The kernel's own commit, every five seconds, may come before that of a sync.
     let is_found = matches!(&found[..], [(path, 300..=401)] if path == "a");
     assert!(is_found, "{found:?}: {report:#}");
-    fs::remove_file(place.join("a")).expect("it is there");
-    let (found, report) = with_layers(&place, "no_commits", "journal-commits");
+    fs::remove_file(disk.place.join("a")).expect("it is there");
+    let (found, report) = with_layers(&disk.place, "no_commits", "journal-commits");
     assert_eq!(found, [], "{report:#}");
 }
 
@@ -143,25 +139,20 @@ impl Drop for StrictLimit<'_> {
 /// The limit is that of the disk alone (`strict_limit`, Linux 6.2): 4 MiB may wait for it.
 #[test]
 fn writers_that_the_kernel_slows_down_are_found() {
-    let needs = [
-        Need::Program("python3"),
-        Need::Loop,
-        Need::Program("mkfs.ext4"),
+    let limits = [
         Need::KernelFile("/sys/kernel/tracing/events/writeback/balance_dirty_pages"),
         Need::KernelFile("/sys/class/bdi/7:0/strict_limit"),
     ];
-    if !can_record(&needs) {
+    if !can_record(&[&OwnDisk::NEEDS[..], &limits].concat()) {
         return;
     }
     let _alone = alone();
-    let dir = scratch_dir("advise-throttled");
-    let mounted = Mounted::new(dir.path(), "ext4", DISK_BYTES);
-    let place = mounted.path().canonicalize().expect("there");
-    let (found, report) = with_layers(&place, "large_accesses", "throttled-writers");
+    let disk = OwnDisk::new("advise-throttled", DISK_BYTES);
+    let (found, report) = with_layers(&disk.place, "large_accesses", "throttled-writers");
     assert_eq!(found, [], "{report:#}");
-    let limits = Path::new("/sys/class/bdi").join(mounted.device().number());
+    let limits = Path::new("/sys/class/bdi").join(disk.mounted.device().number());
     let _limit = StrictLimit::new(&limits);
-    let (found, report) = with_layers(&place, "writes_much", "throttled-writers");
+    let (found, report) = with_layers(&disk.place, "writes_much", "throttled-writers");
     let is_found = matches!(&found[..], [(path, 1..)] if path == "a");
     assert!(is_found, "{found:?}: {report:#}");
 }

@@ -38,6 +38,8 @@ pub(crate) enum Need {
     Uprobes,
     /// The browser Chromium; never demanded of CI.
     Browser,
+    /// The right to have this number of open files.
+    OpenFiles(u64),
     /// Any other program of a package.
     Program(&'static str),
     /// A module of Python, which `scripts/setup` does not install; never demanded of CI.
@@ -184,6 +186,10 @@ fn missing(need: Need) -> Option<String> {
             (!Path::new(path).exists()).then(|| format!("the kernel has no {path}"))
         }
         Need::JobHosts => missing_job_hosts(),
+        Need::OpenFiles(files) => {
+            let may = runs("sh", &["-c", &format!("ulimit -n {files}")]);
+            (!may).then(|| format!("{files} open files are needed, and the hard limit is lower"))
+        }
         Need::Scheduler(name) => {
             (!offers(name)).then(|| format!("the kernel offers no I/O scheduler {name}"))
         }

@@ -1,6 +1,5 @@
 //! Rules about the accesses of programs.
 
-use super::super::super::completed_op::OpKind;
 use super::super::super::files::MovedBytes;
 use super::super::finding::AdviceAmount::{Bytes, Count, Ns};
 use super::super::finding::{AdviceFinding, AdvicePlace};
@@ -180,11 +179,7 @@ impl Judge<'_> {
         };
         let mut sums = [PlaceSum::default(); 2];
         for ((what, io), stats) in self.input.summary.calls() {
-            let class = match what {
-                OpKind::Call(call) => call.call().class,
-                OpKind::Async(opcode) => opcode.class(),
-            };
-            let side = match class {
+            let side = match what.class() {
                 Attribute | Close | List | Lock | Name | Open | Remove | Rename | Stat => 0,
                 Read | Write | Transfer => 1,
                 _ => continue,

@@ -11,35 +11,25 @@
   const columns = Math.ceil(data.to_ns / data.column_ns);
   let at = null;
 
-  const UNITS = {
-    time: [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]],
-    size: [[1e12, "TB"], [1e9, "GB"], [1e6, "MB"], [1e3, "kB"], [1, "B"]],
-  };
-  const shown = (amount, units) => {
-    const [unit, name] = units.find((unit) => amount >= unit[0]) ?? units[units.length - 1];
-    const number = amount / unit;
-    return `${number < 999.5 ? Number(number.toPrecision(3)) : Math.round(number).toLocaleString("en")} ${name}`;
-  };
-  const count = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
-
-  const amounts = (read, written, ns, others) =>
-    `${shown(read, UNITS.size)} read, ${shown(written, UNITS.size)} written, ${shown(ns, UNITS.time)} in operations on files, ` +
-    `${count(others, "operation")} that neither read nor write`;
+  const { counted, size, time } = amounts;
+  const sums = (read, written, ns, others) =>
+    `${size(read)} read, ${size(written)} written, ${time(ns)} in operations on files, ` +
+    `${counted(others, "operation")} that neither read nor write`;
 
   const tell = () => {
     const line = data.lines[at.line];
-    const of = line.ranks > 1 ? `, ${count(line.ranks, "rank")} together` : "";
-    let text = `${line.name} on ${line.hosts}${of}: ${count(line.file_operations, "operation")} on files; ` +
-      amounts(line.file_read_bytes, line.file_written_bytes, line.file_ns, line.other_operations) + ".";
-    if (line.slowest) text += ` Slowest file: ${line.slowest.path} (${shown(line.slowest.ns, UNITS.time)}).`;
+    const of = line.ranks > 1 ? `, ${counted(line.ranks, "rank")} together` : "";
+    let text = `${line.name} on ${line.hosts}${of}: ${counted(line.file_operations, "operation")} on files; ` +
+      sums(line.file_read_bytes, line.file_written_bytes, line.file_ns, line.other_operations) + ".";
+    if (line.slowest) text += ` Slowest file: ${line.slowest.path} (${time(line.slowest.ns)}).`;
     if (line.missing) text += ` INCOMPLETE: ${line.missing}.`;
     if (at.column !== null) {
-      const [from, to] = [at.column, at.column + 1].map((column) => shown(Math.min(column * data.column_ns, data.to_ns), UNITS.time));
+      const [from, to] = [at.column, at.column + 1].map((column) => time(Math.min(column * data.column_ns, data.to_ns)));
       let cell = [0, 0, 0, 0, 0];
       for (let place = 0; place < line.cells.length; place += 5) {
         if (line.cells[place] === at.column) cell = line.cells.slice(place, place + 5);
       }
-      text = `From ${from} to ${to}: ${amounts(cell[1], cell[2], cell[4], cell[3])}. In all, ${text}`;
+      text = `From ${from} to ${to}: ${sums(cell[1], cell[2], cell[4], cell[3])}. In all, ${text}`;
     }
     output.textContent = text;
   };
