@@ -7,7 +7,7 @@ use std::io;
 use parquet::errors::ParquetError;
 use rustc_hash::FxHashMap;
 
-use super::column::{StoredCell, word};
+use super::column::{StoredCell, signed, unsigned, word};
 use super::schema::{ANOMALIES, FILES, OPERATIONS, PIECES, PROCESSES, REQUESTS, TABLES};
 use super::table::ParquetTable;
 use crate::anomaly::{Anomaly, Link};
@@ -96,7 +96,7 @@ impl ParquetSink {
             anomalies: table(ANOMALIES)?,
             start: facts.start,
             start_wall: facts.start_wall,
-            recording: StoredCell::Unsigned(Some(facts.recording)),
+            recording: unsigned(Some(facts.recording)),
             disks: facts.disks.into_iter().collect(),
             latest_device: (DevId::default(), DevId::default().to_string()),
             names: FxHashMap::default(),
@@ -127,18 +127,18 @@ impl ParquetSink {
     }
 
     fn since(&self, time: KernelTime) -> StoredCell<'static> {
-        StoredCell::Signed(Some(time.signed_since(self.start)))
+        signed(Some(time.signed_since(self.start)))
     }
 
     fn since_known(&self, time: Option<KernelTime>) -> StoredCell<'static> {
-        StoredCell::Signed(time.map(|time| time.signed_since(self.start)))
+        signed(time.map(|time| time.signed_since(self.start)))
     }
 
     /// Wall clock of a time, ns since 1970.
     fn wall(&self, time: Option<KernelTime>) -> StoredCell<'static> {
         let start = i64::try_from(self.start_wall).ok().filter(|start| *start > 0);
         let since = |time: KernelTime| time.signed_since(self.start);
-        StoredCell::Signed(start.zip(time).map(|(start, time)| start.saturating_add(since(time))))
+        signed(start.zip(time).map(|(start, time)| start.saturating_add(since(time))))
     }
 
     fn syscall(
@@ -242,24 +242,24 @@ impl ParquetSink {
             row.name,
             self.wall(Some(row.start)),
             self.since(row.start),
-            StoredCell::Unsigned(duration),
-            StoredCell::Unsigned(Some(row.process.0.into())),
-            StoredCell::Signed(Some(pid.into())),
-            StoredCell::Signed(Some(tid.into())),
+            unsigned(duration),
+            unsigned(Some(row.process.0.into())),
+            signed(Some(pid.into())),
+            signed(Some(tid.into())),
             StoredCell::Text(self.names.get(&row.thread).map(Vec::as_slice)),
-            StoredCell::Unsigned(Some(cpu.into())),
-            StoredCell::Signed(row.fd.map(Into::into)),
-            StoredCell::Unsigned(row.file.map(|file| file.id)),
+            unsigned(Some(cpu.into())),
+            signed(row.fd.map(Into::into)),
+            unsigned(row.file.map(|file| file.id)),
             path_cell(row.path),
             StoredCell::Word(row.path.map(|path| path.source.as_str())),
             path_cell(row.path2),
-            StoredCell::Unsigned(row.offset),
-            StoredCell::Unsigned(row.bytes_requested),
-            StoredCell::Unsigned(row.bytes),
-            StoredCell::Signed(row.result),
+            unsigned(row.offset),
+            unsigned(row.bytes_requested),
+            unsigned(row.bytes),
+            signed(row.result),
             word(row.errno.as_deref()),
             word(stat.map(|_| self.latest_device.1.as_str())),
-            StoredCell::Unsigned(stat.map(|stat| stat.ino)),
+            unsigned(stat.map(|stat| stat.ino)),
             StoredCell::Word(row.unfinished),
         ];
         self.operations.row(&cells)
@@ -279,14 +279,14 @@ impl ParquetSink {
         let dev = file.stat.map(|stat| stat.dev.to_string());
         self.files.row(&[
             self.recording,
-            StoredCell::Unsigned(Some(file.id)),
+            unsigned(Some(file.id)),
             path_cell(file.path.as_ref()),
             word(file.path.as_ref().map(|path| path.source.as_str())),
             word(file.stat.map(file_type)),
             word(dev.as_deref()),
-            StoredCell::Unsigned(file.stat.map(|stat| stat.ino)),
-            StoredCell::Unsigned(file.stat.map(|stat| stat.size)),
-            StoredCell::Unsigned(file.flags.map(Into::into)),
+            unsigned(file.stat.map(|stat| stat.ino)),
+            unsigned(file.stat.map(|stat| stat.size)),
+            unsigned(file.flags.map(Into::into)),
             word(Some(if file.pre_created { "yes" } else { "no" })),
         ])
     }
@@ -302,14 +302,14 @@ impl ParquetSink {
         let disk = self.disks.get(&request.dev);
         let cells = [
             self.recording,
-            StoredCell::Unsigned(Some(request.id.0)),
+            unsigned(Some(request.id.0)),
             word(Some(&dev)),
             word(disk.map(String::as_str)),
             word(Some(request.op.as_str())),
             word(Some(&rwbs)),
-            StoredCell::Unsigned(Some(request.sector)),
-            StoredCell::Unsigned(Some(request.bytes())),
-            StoredCell::Unsigned(Some(request.bytes_done)),
+            unsigned(Some(request.sector)),
+            unsigned(Some(request.bytes())),
+            unsigned(Some(request.bytes_done)),
             self.wall(request.begin()),
             self.since_known(request.begin()),
             self.since_known(request.bio_queued()),
@@ -317,11 +317,11 @@ impl ParquetSink {
             self.since_known(request.inserted),
             self.since_known(request.issued),
             self.since_known(request.completed),
-            StoredCell::Signed(request.submitter.map(|task| task.pid.0.into())),
-            StoredCell::Signed(request.submitter.map(|task| task.tid.0.into())),
+            signed(request.submitter.map(|task| task.pid.0.into())),
+            signed(request.submitter.map(|task| task.tid.0.into())),
             StoredCell::Text(thread.map(|thread| thread.comm.as_slice())),
-            StoredCell::Unsigned(Some(request.merges.into())),
-            StoredCell::Unsigned(Some(request.requeues.into())),
+            unsigned(Some(request.merges.into())),
+            unsigned(Some(request.requeues.into())),
             word(request.ending.map(RequestEnd::as_str)),
             word(request.diskstats_class().map(DiskstatsClass::as_str)),
             word(error.as_deref()),
@@ -347,25 +347,25 @@ impl ParquetSink {
         let time = piece.queued.time;
         let cells = [
             self.recording,
-            StoredCell::Unsigned(Some(request.id.0)),
+            unsigned(Some(request.id.0)),
             word(Some(dev)),
             word(Some(request.op.as_str())),
-            StoredCell::Unsigned(Some(piece.sector)),
-            StoredCell::Unsigned(Some(piece.nr_sector.saturating_mul(SECTOR_BYTES))),
+            unsigned(Some(piece.sector)),
+            unsigned(Some(piece.nr_sector.saturating_mul(SECTOR_BYTES))),
             self.wall(Some(time)),
             self.since(time),
             word(Some(piece.contents.as_str())),
             word(Some(piece.contents.link().as_str())),
             word(piece.program().map(Link::as_str)),
-            StoredCell::Signed(Some(piece.queued.pid.0.into())),
-            StoredCell::Signed(Some(piece.queued.tid.0.into())),
-            StoredCell::Unsigned(Some(piece.writers.len() as u64)),
-            StoredCell::Signed(writer.map(|writer| writer.pid.0.into())),
+            signed(Some(piece.queued.pid.0.into())),
+            signed(Some(piece.queued.tid.0.into())),
+            unsigned(Some(piece.writers.len() as u64)),
+            signed(writer.map(|writer| writer.pid.0.into())),
             StoredCell::Text(writer.map(|writer| writer.comm.as_ref())),
             path_cell(file.and_then(|file| file.path.as_ref())),
             word(fs_dev.as_deref()),
-            StoredCell::Unsigned(key.map(|key| key.1)),
-            StoredCell::Unsigned(offset),
+            unsigned(key.map(|key| key.1)),
+            unsigned(offset),
         ];
         self.pieces.row(&cells)
     }
@@ -379,16 +379,16 @@ impl ParquetSink {
         let line = process.command_line();
         let cells = [
             self.recording,
-            StoredCell::Unsigned(Some(process.key.0.into())),
-            StoredCell::Signed(Some(process.pid.0.into())),
-            StoredCell::Unsigned(process.parent.map(|parent| parent.0.into())),
-            StoredCell::Signed(process.parent_pid.map(|parent| parent.0.into())),
+            unsigned(Some(process.key.0.into())),
+            signed(Some(process.pid.0.into())),
+            unsigned(process.parent.map(|parent| parent.0.into())),
+            signed(process.parent_pid.map(|parent| parent.0.into())),
             StoredCell::Text(Some(process.comm.as_slice())),
             StoredCell::Text(process.program.as_deref()),
             StoredCell::Text(line.as_deref()),
             StoredCell::Text(process.cgroup.as_deref()),
-            StoredCell::Unsigned(process.user.map(Into::into)),
-            StoredCell::Unsigned(process.rank),
+            unsigned(process.user.map(Into::into)),
+            unsigned(process.rank),
             self.since(seen),
             self.since_known(ended),
         ];
@@ -401,10 +401,10 @@ impl ParquetSink {
             word(Some(anomaly.kind.as_str())),
             self.wall(Some(anomaly.time)),
             self.since(anomaly.time),
-            StoredCell::Unsigned(Some(anomaly.cpu.0.into())),
-            StoredCell::Signed(Some(anomaly.pid.0.into())),
-            StoredCell::Signed(Some(anomaly.tid.0.into())),
-            StoredCell::Unsigned(Some(anomaly.count)),
+            unsigned(Some(anomaly.cpu.0.into())),
+            signed(Some(anomaly.pid.0.into())),
+            signed(Some(anomaly.tid.0.into())),
+            unsigned(Some(anomaly.count)),
             word(Some(&anomaly.detail)),
         ];
         self.anomalies.row(&cells)
