@@ -6,8 +6,8 @@ use super::signals::Signals;
 use crate::sys::cancellation::Cancellation;
 use crate::sys::spawn;
 
-/// Does work that asks now and then whether it is to go on. If a signal has cancelled it, says what
-/// there is then, and ends this process by that signal.
+/// Runs cancellable work, which asks now and then whether to go on. If a signal has cancelled the
+/// work, prints `if_interrupted` and ends this process by that signal.
 ///
 /// # Errors
 ///

@@ -16,6 +16,9 @@ use zstd::bulk::Compressor;
 use super::column::{ColumnKind, StoredCell, StoredColumn};
 use super::text_chunk::{DICTIONARY_BYTES_MAX, TextEncoder};
 
+/// Largest number of columns of a table: the bits of a row's set of values.
+const COLUMNS_MAX: usize = u32::BITS as usize;
+
 /// Rows of a group: some 10 MB before they are written.
 const GROUP_ROWS: usize = 1 << 16;
 
@@ -32,7 +35,8 @@ pub(super) struct TableSchema {
 /// Writer of a table.
 pub(super) struct ParquetTable {
     columns: Vec<StoredColumn>,
-    /// Columns in which each of the waiting rows has a value: bit 0 is the first.
+    /// Columns in which each of the waiting rows has a value: bit 0 is the first. No table has more
+    /// than [`COLUMNS_MAX`].
     rows: Vec<u32>,
     writer: SerializedFileWriter<BufWriter<File>>,
     encoder: TextEncoder,
@@ -67,6 +71,9 @@ fn properties(schema: TableSchema) -> Result<WriterProperties, ParquetError> {
 impl ParquetTable {
     /// Begins a table.
     pub(super) fn create(file: File, schema: TableSchema) -> Result<Self, ParquetError> {
+        if schema.columns.len() > COLUMNS_MAX {
+            return Err(ParquetError::General(format!("{} has too many columns", schema.name)));
+        }
         let fields = schema.columns.iter().map(|(name, kind)| kind.declaration(name));
         let message = format!("message {} {{ {} }}", schema.name, fields.collect::<String>());
         let properties = Arc::new(properties(schema)?);
@@ -162,8 +169,8 @@ mod tests {
         reader.metadata().clone()
     }
 
-    /// Of the texts of a row group: whether all are in the dictionary, their bytes, how many are
-    /// missing and there, the least and the greatest.
+    /// Returns facts about the texts of a row group: whether all are in the dictionary, their bytes,
+    /// how many are missing and there, the least and the greatest.
     fn facts(
         metadata: &ParquetMetaData,
         group: usize,

@@ -5,8 +5,7 @@
 //!   numbers, levels ─► own page ────────────┘ in place of its page
 //! ```
 //!
-//! The crate's writer hashes and compares each text that it gets, so it gets
-//! each different one once.
+//! The crate's writer hashes and compares each text that it gets, so it gets each different one once.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -78,7 +77,7 @@ impl TextChunk<'_> {
         levels.resize(self.texts.len() + missing, 0);
         writer.write_batch(self.texts, Some(&levels), None)?;
         let mut closed = writer.close()?;
-        // What the writer has counted of the texts is to be that of the rows.
+        // Counts of the texts are replaced by those of the rows.
         closed.rows_written = self.levels.len() as u64;
         let bytes = self.bytes()?;
         if let Some(index) = &mut closed.offset_index {

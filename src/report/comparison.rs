@@ -239,8 +239,8 @@ fn ratio(times: &ComparedValue<()>) -> String {
     format!("{ratio:.2} times as {}", if other > one { "long" } else { "fast" })
 }
 
-/// Counts of a dimension that differ, the largest changes first; of kinds of operations those first
-/// that a reader cares about most.
+/// Counts of a dimension that differ, the largest changes first. Kinds of operations are ordered by
+/// [`CallInterest`] before that.
 fn different(
     comparison: &RunComparison,
     dimension: Dimension,

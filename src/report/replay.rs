@@ -102,11 +102,10 @@ pub fn report<O: PlanOutput>(plan: &Planner<O>, limit: usize) -> Report {
     report
 }
 
-/// Facts that have a line for people although they are 0: that nothing is replayed or left out is a
-/// result.
+/// Facts whose line for people is kept at 0: that nothing is replayed or left out is a result.
 const RESULTS: [&str; 2] = ["done", "left"];
 
-/// Removes the lines for people of facts that say that there is nothing.
+/// Removes the lines for people of facts whose value is zero or missing.
 fn leave_out_nothing(facts: &mut [(&'static str, &'static str, Cell)]) {
     for (key, title, value) in facts {
         let is_nothing = matches!(value, Cell::Count(0) | Cell::Ns(0) | Cell::None);

@@ -64,7 +64,8 @@ impl TraceRing {
         Ok(Self { file, page_bytes, is_partly_read: false })
     }
 
-    /// True if the ring has records, or if the kernel does not say.
+    /// True if the ring has records, or if the kernel does not say. Only with `buffer_percent` 0:
+    /// otherwise the kernel calls a ring empty that is filled less (`ring_buffer_poll_wait()`).
     pub fn has_records(&self) -> bool {
         let mut fds = [PollFd::new(self.file.as_fd(), PollFlags::POLLIN)];
         poll(&mut fds, PollTimeout::ZERO) != Ok(0)

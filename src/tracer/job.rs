@@ -157,7 +157,8 @@ fn environment_of(pid: Pid) -> Option<Vec<u8>> {
 /// Place where the ranks of a job on one node meet.
 #[derive(Debug)]
 pub(super) struct Meeting {
-    /// Name of the place: the same for all of these ranks, and for no other job or recording.
+    /// Name of the place: the same for all of these ranks, and for no other job. Recordings of one
+    /// job that are given different outputs have different ones.
     pub(super) name: String,
     /// Place of this process in the job.
     pub(super) place: JobPlace,
@@ -173,7 +174,7 @@ const JOB_NAMES: [&str; 5] =
 /// Returns the place where this process meets the other ranks of its node, if it is a rank. Its
 /// name has the launcher's process: the nearest ancestor that is no rank itself, as a shell or
 /// another wrapper is that the launcher has started. Hydra has no other name for a job. `outputs`
-/// are the names of outputs as they were given: recordings of one rank have different ones.
+/// are the names of outputs as they were given.
 pub(super) fn meeting(outputs: &[OsString]) -> Option<Meeting> {
     let variable = |name: &str| std::env::var(name).ok();
     let place = of_environment(&variable).filter(|place| place.rank.is_some())?;

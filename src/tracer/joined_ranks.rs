@@ -20,7 +20,7 @@ impl JoinedRanks {
     pub(super) fn warning(&self) -> Option<String> {
         (self.missing > 0).then(|| {
             format!(
-                "{} of this node did not come within {} s after the others, and may be missing in this log",
+                "{} of this node did not come within {} s after the others, or gave another -o, and may be missing in this log",
                 counted(self.missing, "rank"),
                 ARRIVAL_NS / 1_000_000_000
             )

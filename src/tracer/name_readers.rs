@@ -53,10 +53,10 @@ pub const PRIORITY: i32 = 40;
 const LATE_PAUSE: Duration = Duration::from_micros(200);
 /// Number of reads without a record after which the reader waits for the ring.
 const SILENT_READS: u32 = 25;
-/// Time after which a ring that was not empty is looked at again, before it is taken from its
-/// reader.
+/// Time after which rings that were not empty are looked at again, before they are taken from their
+/// readers.
 const READER_PAUSE: Duration = Duration::from_micros(20);
-/// Largest number of these pauses for each ring.
+/// Largest number of these pauses in a round.
 const READER_PAUSES_MAX: u32 = 20;
 /// Largest number of looks between two reads of the ring.
 const LOOKS_IN_A_ROW: u32 = 16;
@@ -90,6 +90,8 @@ struct CpuNames {
     late: LateLooks,
     /// True if the last read of the ring found records.
     has_found: bool,
+    /// True while the reader reads names before the program continues.
+    reads_at_once: bool,
     whereabouts: CpuLookup,
     /// Calls that were entered on this CPU and have not ended.
     entered: EnteredCalls,
@@ -122,6 +124,7 @@ impl NamesReaders {
                 facts: Vec::new(),
                 late: LateLooks::default(),
                 has_found: false,
+                reads_at_once: false,
                 whereabouts: CpuLookup::default(),
                 entered: EnteredCalls::default(),
             }))
@@ -155,7 +158,8 @@ impl NamesReaders {
     pub fn collect(&self) -> Vec<Message> {
         let mut messages = Vec::new();
         // The next message reports that all rings were taken; the readers may not have run yet.
-        let strays = self.cpus.iter().flat_map(take_what_is_left).collect();
+        self.await_readers();
+        let strays = self.cpus.iter().flat_map(|cpu| lock(cpu).take_rest()).collect();
         self.settle(strays);
         for cpu in &self.cpus {
             let mut cpu = lock(cpu);
@@ -170,6 +174,19 @@ impl NamesReaders {
         let heard = self.watch.as_ref().map(|it| lock(it).facts()).filter(|it| !it.is_empty());
         messages.extend(heard.map(Message::Facts));
         messages
+    }
+
+    /// Gives the readers a short time to empty their rings. Names of calls that this thread takes are
+    /// read too late, and a call that ends in the meantime does not find its reader waiting.
+    fn await_readers(&self) {
+        for _ in 0..READER_PAUSES_MAX {
+            // ORDERING: as in stop().
+            let has_readers = !self.stop.load(Ordering::Relaxed) && !self.queued.is_full();
+            if !has_readers || !self.cpus.iter().any(is_about_to_read) {
+                break;
+            }
+            thread::pause(READER_PAUSE);
+        }
     }
 
     /// Takes the opens that the listener has reported until now: opens that it reports later
@@ -258,6 +275,7 @@ impl NamesReaders {
         // are read then, too late.
         let number = lock(mine).opens.ring.cpu;
         thread::pin(number).and_then(|()| thread::set_fifo(PRIORITY))?;
+        lock(mine).reads_at_once = true;
         let mut woken = thread::switches();
         // ORDERING: as in stop().
         while !self.stop.load(Ordering::Relaxed) {
@@ -276,6 +294,7 @@ impl NamesReaders {
             let strays = lock(mine).absorb(Take::Page, hold);
             self.settle(strays);
         }
+        lock(mine).reads_at_once = false;
         Ok(())
     }
 
@@ -386,10 +405,31 @@ impl CpuNames {
         self.late.look(&mut self.facts)
     }
 
+    /// Takes what the reader has left in the rings. An empty ring of opens is left alone.
+    fn take_rest(&mut self) -> Vec<MigratedCall> {
+        if self.opens.ring.has_records() {
+            return self.absorb(Take::All, CpuHold::NONE);
+        }
+        self.take_entries(Take::All);
+        Vec::new()
+    }
+
+    /// Takes the entries of calls.
+    fn take_entries(&mut self, how: Take) {
+        let Self { entries, reading, pipe, entered, .. } = self;
+        let Some(entries) = entries else { return };
+        let layout = entries.ring.layout();
+        reading.each_hit(layout, entries.more(how, pipe), |hit| {
+            if let Ok(EventKind::SysEnter(enter)) = reading.decoder.decode(hit.payload) {
+                entered.add(hit.tid, hit.time, enter);
+            }
+        });
+    }
+
     /// Takes the content of the ring and reads the name of each open that has ended. Returns the
     /// calls that were entered on another CPU.
     fn absorb(&mut self, how: Take, hold: CpuHold) -> Vec<MigratedCall> {
-        let Self { opens, entries, reading, pipe, facts, entered, index, .. } = self;
+        let Self { opens, reading, pipe, facts, entered, .. } = self;
         let cpu = CpuId(opens.ring.cpu);
         let mut ended = Vec::new();
         let layout = opens.ring.layout();
@@ -415,15 +455,8 @@ impl CpuNames {
             }
         });
         // After the exits: the entry of each of them is in its ring by now.
-        if let Some(entries) = entries {
-            let layout = entries.ring.layout();
-            reading.each_hit(layout, entries.more(how, pipe), |hit| {
-                if let Ok(EventKind::SysEnter(enter)) = reading.decoder.decode(hit.payload) {
-                    entered.add(hit.tid, hit.time, enter);
-                }
-            });
-        }
-        let (index, reads) = (*index, reading.reads);
+        self.take_entries(how);
+        let (index, reads) = (self.index, self.reading.reads);
         self.has_found = hits > 0;
         let mut strays = Vec::new();
         for (pid, ended, number) in ended {
@@ -500,25 +533,10 @@ fn paths(enter: &SysEnter) -> [Option<u64>; 2] {
     [first, second.filter(|_| second != first)]
 }
 
-/// Takes what the reader of a CPU has left in its rings. Names of such calls are read too late, and
-/// a call that ends in the meantime does not find its reader waiting. So the reader gets the time
-/// to empty its ring, and empty rings are left alone.
-fn take_what_is_left(its: &Mutex<CpuNames>) -> Vec<MigratedCall> {
-    for _ in 0..READER_PAUSES_MAX {
-        let cpu = lock(its);
-        if !cpu.reading.reads.at_once || !cpu.opens.ring.has_records() {
-            break;
-        }
-        drop(cpu);
-        thread::pause(READER_PAUSE);
-    }
-    let mut cpu = lock(its);
-    let entries = cpu.entries.as_ref().is_some_and(|taken| taken.ring.has_records());
-    if entries || cpu.opens.ring.has_records() {
-        cpu.absorb(Take::All, CpuHold::NONE)
-    } else {
-        Vec::new()
-    }
+/// True if a reader will empty its ring, which has records, or is about it. The reader must not
+/// find its lock taken.
+fn is_about_to_read(its: &Mutex<CpuNames>) -> bool {
+    its.try_lock().map_or(true, |cpu| cpu.reads_at_once && cpu.opens.ring.has_records())
 }
 
 /// Locks a reader. A reader that panicked has lost its own names, not those of other readers.

@@ -13,6 +13,7 @@
 //! programs do is recorded. A rank that is not recorded so gets an answer that says so, or finds
 //! that its recorder has ended; no rank waits without a limit.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -70,6 +71,8 @@ pub struct NodeRanks {
     arrived: Vec<ArrivedRank>,
     /// Number of ranks on the node that have not come, or have ended while they waited.
     missing: u64,
+    /// Rank of the recorder itself.
+    own_rank: Option<u64>,
     is_system: bool,
 }
 
@@ -160,7 +163,7 @@ fn role_of_answer(mut stream: UnixStream, user: u32) -> io::Result<NodeRole> {
                 NodeRole::Alone("the recorder of this node may not trace this process".to_owned())
             }
             [OTHER_RECORDING] => NodeRole::Alone(
-                "the same rank is in another recording that begins now: give each its own name (-o)"
+                "the same rank is in another recording that is under way: give each its own name (-o)"
                     .to_owned(),
             ),
             _ => NodeRole::Alone("the recording of this node began before".to_owned()),
@@ -224,7 +227,7 @@ fn collect(listener: UnixListener, meeting: &Meeting, user: u32, is_system: bool
     arrived.retain(|rank| !rank_socket::is_closed(&rank.stream));
     let ended = (came - arrived.len()) as u64;
     let missing = expected.map_or(0, |count| count.saturating_sub(seen)) + ended;
-    NodeRanks { listener, arrived, missing, is_system }
+    NodeRanks { listener, arrived, missing, own_rank: meeting.place.rank, is_system }
 }
 
 /// Returns the rank that has connected; `None`: it cannot be traced, and the answer says so. A
@@ -260,7 +263,8 @@ impl NodeRanks {
     /// Lets all ranks become their programs, and answers those that come later: the recording is
     /// on until the result is dropped.
     pub fn release(self) -> LateRanks {
-        let Self { listener, arrived, is_system, .. } = self;
+        let Self { listener, arrived, own_rank, is_system, .. } = self;
+        let known = arrived.iter().filter_map(|rank| rank.process.rank).chain(own_rank).collect();
         for rank in arrived {
             answer(rank.stream, GO);
         }
@@ -268,7 +272,7 @@ impl NodeRanks {
         let has_ended = Arc::clone(&late.has_ended);
         // Without the thread late ranks wait for the end of this process, and run on.
         let _ = spawn_named(&own_name(), move || {
-            answer_late_ranks(&listener, is_system, &has_ended);
+            answer_late_ranks(&listener, is_system, known, &has_ended);
         });
         late
     }
@@ -288,13 +292,29 @@ impl Drop for LateRanks {
 }
 
 /// Answers each rank that comes after the start of the recording. The whole machine is recorded
-/// with whatever comes, until the recording has ended.
-fn answer_late_ranks(listener: &UnixListener, is_system: bool, has_ended: &AtomicBool) {
+/// with whatever comes, until the recording has ended. A rank that is `known` already belongs to
+/// another recording, which has outputs of its own.
+fn answer_late_ranks(
+    listener: &UnixListener,
+    is_system: bool,
+    mut known: HashSet<u64>,
+    has_ended: &AtomicBool,
+) {
     while let Ok((stream, _)) = listener.accept() {
+        let peer = rank_socket::peer(&stream).ok().filter(|peer| peer.pid.0 > 0);
+        let rank = peer.and_then(|peer| job::place_of(peer.pid)?.rank);
+        let is_other = rank.is_some_and(|rank| !known.insert(rank));
         // ORDERING: a flag alone; nothing is published with it.
         let is_recorded = is_system && !has_ended.load(Ordering::Relaxed);
         let _ = stream.set_write_timeout(Some(LATE));
-        answer(stream, if is_recorded { GO } else { TOO_LATE });
+        answer(
+            stream,
+            match (is_recorded, is_other) {
+                (true, true) => OTHER_RECORDING,
+                (true, false) => GO,
+                (false, _) => TOO_LATE,
+            },
+        );
     }
 }
 

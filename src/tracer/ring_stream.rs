@@ -73,7 +73,8 @@ impl RingStream {
         }
     }
 
-    /// True if the ring has records.
+    /// True if the ring has records. With tracefs only for rings whose readers are woken by each
+    /// sample.
     pub fn has_records(&self) -> bool {
         match &self.from {
             BytesOrigin::Perf { ring, .. } => ring.has_records(),

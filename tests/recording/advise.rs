@@ -186,7 +186,7 @@ fn files_on_tmpfs_have_no_finding() {
 
 /// Recordings of a program, one of which must have all names. The path of a query is read from the
 /// memory of the process by a thread of the recorder, now and then too late.
-const RECORDINGS_MAX: u32 = 10;
+const RECORDINGS_MAX: u32 = 5;
 
 /// Text of the note about calls without a name.
 const WITHOUT_NAMES: &str = " without a name";
@@ -238,7 +238,11 @@ fn check_habit_in(
         let lacks_names = rows(&report, "notes")
             .iter()
             .any(|note| note.as_str().is_some_and(|note| note.contains(WITHOUT_NAMES)));
-        assert!(lacks_names, "{name}: {found:?} instead of {expected:?}: {report:#}");
+        let is_part = |row: &HabitRow| {
+            expected.iter().any(|(path, count, _)| *path == row.0 && row.1 <= *count)
+        };
+        let may_lack_names = lacks_names && !expected.is_empty() && found.iter().all(is_part);
+        assert!(may_lack_names, "{name}: {found:?} instead of {expected:?}: {report:#}");
         fs::remove_file(place.join("a")).ok();
     }
     panic!("{name}: a name may be read too late now and then, but not each time");

@@ -13,7 +13,7 @@ use iotrace_perf::capture::writer::Writer;
 use iotrace_perf::units::KernelTime;
 
 /// Copies a whole log. `replace` gets each frame, and returns true for one that it has replaced or
-/// leaves out; the others are copied as they are. Returns the writer behind the last frame.
+/// leaves out; the others are copied as they are. Returns the writer after the last frame.
 ///
 /// # Panics
 ///
