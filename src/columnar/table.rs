@@ -169,8 +169,8 @@ mod tests {
         reader.metadata().clone()
     }
 
-    /// Returns facts about the texts of a row group: whether all are in the dictionary, their bytes,
-    /// how many are missing and there, the least and the greatest.
+    /// Returns facts about the texts of a row group: whether all are in the dictionary, their
+    /// bytes, how many are missing and there, the least and the greatest.
     fn facts(
         metadata: &ParquetMetaData,
         group: usize,

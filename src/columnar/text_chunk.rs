@@ -5,7 +5,8 @@
 //!   numbers, levels ─► own page ────────────┘ in place of its page
 //! ```
 //!
-//! The crate's writer hashes and compares each text that it gets, so it gets each different one once.
+//! The crate's writer hashes and compares each text that it gets, so it gets each different one
+//! once.
 
 use std::io::Write;
 use std::sync::Arc;

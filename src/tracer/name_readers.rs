@@ -176,8 +176,8 @@ impl NamesReaders {
         messages
     }
 
-    /// Gives the readers a short time to empty their rings. Names of calls that this thread takes are
-    /// read too late, and a call that ends in the meantime does not find its reader waiting.
+    /// Gives the readers a short time to empty their rings. Names of calls that this thread takes
+    /// are read too late, and a call that ends in the meantime does not find its reader waiting.
     fn await_readers(&self) {
         for _ in 0..READER_PAUSES_MAX {
             // ORDERING: as in stop().
