@@ -127,7 +127,7 @@ fn package_of_debian_keeps_settings_of_the_machine() {
     assert!(matches!(&manifest["profile"]["dist"]["inherits"], Item::Value(_)));
 }
 
-/// Runs a script of a package where only calls of systemd's programs are recorded; returns the calls.
+/// Runs a script of a package beside stand-ins of systemd's programs; returns the calls of these.
 fn calls_of_systemd(script: &str, arguments: &[&str]) -> Vec<String> {
     let directory = tempfile::tempdir().expect("a directory");
     let log = directory.path().join("log");
