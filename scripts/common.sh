@@ -65,10 +65,21 @@ find_cargo() {
         esac
     fi
     as_developer cargo --version >/dev/null 2>&1 ||
-        fail "cargo is not there: install a Rust toolchain (https://rustup.rs), $(wanted_rust) or newer"
+        fail "cargo is not there, Rust $(wanted_rust) or newer is needed: $(rust_remedy)"
     found=$(as_developer rustc --version | cut -d' ' -f2)
     is_at_least "$found" "$(wanted_rust)" ||
-        fail "Rust $found is too old, $(wanted_rust) is needed: rustup update stable"
+        fail "Rust $found is too old, $(wanted_rust) or newer is needed: $(rust_remedy)"
+}
+
+# Ways to a newer Rust. Debian 12 has no rustup.
+rust_remedy() {
+    if as_developer rustup --version >/dev/null 2>&1; then
+        echo "rustup update stable && rustup default stable"
+    elif (. /etc/os-release && [ "$ID" = debian ] && [ "${VERSION_ID:-14}" -ge 13 ]) 2>/dev/null; then
+        echo "sudo apt install rustup && rustup default stable"
+    else
+        echo "https://rustup.rs has a toolchain"
+    fi
 }
 
 # The oldest Rust that the workspace builds with.

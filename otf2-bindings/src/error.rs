@@ -21,7 +21,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Ways to get the library.
 const INSTALLATION: &str = "install it: apt install otf2-tools (Debian, Ubuntu), dnf install otf2 (Fedora), \
-                            or scripts/install-otf2";
+                            or scripts/install-otf2 of the source";
 
 /// Cause and remedy of a static program. A log is the same in all builds.
 const STATIC_PROGRAM: &str = "this is the static build, which loads no libraries; convert the log with the \

@@ -191,13 +191,16 @@ pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 29] = [
     ("doctor", &[("sudo iotrace-perf doctor", "a test recording is one of the checks")]),
     (
         "completions",
-        &[("iotrace-perf completions bash > /etc/bash_completion.d/iotrace-perf", "all users")],
+        &[
+            ("source <(iotrace-perf completions bash)", "this shell"),
+            ("echo 'source <(iotrace-perf completions bash)' >> ~/.bashrc", "each new one"),
+        ],
     ),
     (
         "man",
         &[
             ("iotrace-perf man summary | man -l -", "one page"),
-            ("iotrace-perf man --all /usr/local/share/man/man1", "all pages"),
+            ("sudo iotrace-perf man --all /usr/local/share/man/man1", "all pages"),
         ],
     ),
     (

@@ -220,7 +220,7 @@ mod tests {
     fn examples_of_all_subcommands_are_command_lines() {
         for (name, examples) in examples::EXAMPLES {
             for (line, _) in examples {
-                let line = line.split(['|', '>']).next().unwrap_or_default();
+                let line = line.split(['|', '>', ')']).next().unwrap_or_default();
                 if let Some((_, rest)) = line.split_once("iotrace-perf ") {
                     parsed(rest).unwrap_or_else(|error| panic!("{name}: {line}: {error}"));
                 }

@@ -27,9 +27,10 @@ pub(super) enum ShellArg {
 /// Arguments of `man`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct ManArgs {
-    /// Subcommand of the page [default: the page of the program]
+    /// Subcommand of the page, such as summary or replay-run [default: the page of the program]
     pub(super) subcommand: Option<String>,
-    /// Write the pages of the program and of all subcommands into this directory, which must exist
+    /// Write the pages of the program and of all subcommands into this directory; earlier pages are
+    /// replaced
     #[arg(long, value_name = "DIR", conflicts_with = "subcommand")]
     pub(super) all: Option<PathBuf>,
 }

@@ -1,6 +1,9 @@
 //! Files for shells and `man`, made from the definition of the command line.
 
+use std::ffi::{OsStr, OsString};
+use std::fs::Permissions;
 use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -9,9 +12,9 @@ use clap_complete::Shell;
 
 use super::error::CliError;
 use super::invocation::command;
-use super::report_output::new_file;
 use super::shell_args::{CompletionsArgs, ManArgs, ShellArg};
 use super::version::VERSION;
+use crate::sys::output_dir::{NewFile, OutputDirectory, Users};
 
 /// Name of the program, and of its page.
 const PROGRAM: &str = "iotrace-perf";
@@ -34,7 +37,8 @@ pub(super) fn completions(args: &CompletionsArgs) -> Result<ExitCode, CliError> 
 pub(super) fn man(args: &ManArgs) -> Result<ExitCode, CliError> {
     let pages = pages();
     if let Some(directory) = &args.all {
-        pages.iter().try_for_each(|(name, page)| write(directory, name, page))?;
+        write_pages(directory, &pages)
+            .map_err(|source| CliError::Create { path: directory.clone(), source })?;
         return Ok(ExitCode::SUCCESS);
     }
     let wanted = match &args.subcommand {
@@ -50,23 +54,53 @@ pub(super) fn man(args: &ManArgs) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn write(directory: &Path, name: &str, page: &[u8]) -> Result<(), CliError> {
-    let mut file = new_file(&directory.join(format!("{name}.1")), "--all")?;
-    file.keep();
-    file.file().write_all(page).map_err(CliError::Output)
+/// Writes pages that all users may read. Pages of the same names are replaced.
+fn write_pages(directory: &Path, pages: &[(String, Vec<u8>)]) -> io::Result<()> {
+    let directory = directory_of_pages(directory)?;
+    for (name, page) in pages {
+        let new = OsString::from(format!(".{name}.1.{}", std::process::id()));
+        let mut file = NewFile::create_in(directory.clone(), new.clone())?;
+        file.file().write_all(page)?;
+        file.file().set_permissions(Permissions::from_mode(0o644))?;
+        directory.replace(&new, OsStr::new(&format!("{name}.1")))?;
+        file.keep();
+    }
+    Ok(())
+}
+
+/// Opens the directory of pages, and creates the missing directories on its path. In a directory
+/// of root's, pages are root's, unlike the results of a recording.
+fn directory_of_pages(path: &Path) -> io::Result<OutputDirectory> {
+    let open = |path: &Path| {
+        OutputDirectory::open(path, &Users::none())
+            .or_else(|_| OutputDirectory::open(path, &Users::caller()))
+    };
+    let path = std::path::absolute(path)?;
+    match open(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        opened => return opened,
+    }
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return open(&path) };
+    let made = directory_of_pages(parent)?.make_own(name)?;
+    std::fs::set_permissions(made.path(), Permissions::from_mode(0o755))?;
+    Ok(made)
 }
 
 /// Pages of the program and of its subcommands, with their names.
 fn pages() -> Vec<(String, Vec<u8>)> {
-    let mut whole = visible_command();
+    let mut whole = visible_command().disable_help_subcommand(true);
     whole.build();
-    let subcommands = whole.get_subcommands().filter(|verb| verb.get_name() != "help");
-    let mut pages = vec![(PROGRAM.to_owned(), page(&whole, PROGRAM))];
-    for subcommand in subcommands {
-        let name = format!("{PROGRAM}-{}", subcommand.get_name());
-        pages.push((name.clone(), page(subcommand, &name)));
-    }
+    let mut pages = Vec::new();
+    add_pages(&whole, PROGRAM, &mut pages);
     pages
+}
+
+/// Adds the page of a command, and those of its subcommands.
+fn add_pages(command: &Command, name: &str, pages: &mut Vec<(String, Vec<u8>)>) {
+    pages.push((name.to_owned(), page(command, name)));
+    for subcommand in command.get_subcommands() {
+        add_pages(subcommand, &format!("{name}-{}", subcommand.get_name()), pages);
+    }
 }
 
 /// Returns the command without the subcommands that the program starts itself.
@@ -83,7 +117,9 @@ fn visible_command() -> Command {
 
 fn page(command: &Command, name: &str) -> Vec<u8> {
     let mut text = Vec::new();
-    let page = clap_mangen::Man::new(command.clone().display_name(name)).title(name);
+    let page = clap_mangen::Man::new(command.clone().display_name(name))
+        .title(name)
+        .source(format!("{PROGRAM} {VERSION}"));
     // A vector takes all bytes.
     let _ = page.render(&mut text);
     text
@@ -91,6 +127,8 @@ fn page(command: &Command, name: &str) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -104,6 +142,49 @@ mod tests {
         assert!(text("iotrace-perf-record").contains(r"\-\-max\-log"));
         assert!(text("iotrace-perf").contains("doctor"));
         assert!(pages.iter().all(|(name, _)| !name.contains("release")));
+    }
+
+    #[test]
+    fn each_page_that_a_page_names_exists() {
+        let pages = pages();
+        let names: BTreeSet<&str> = pages.iter().map(|(name, _)| name.as_str()).collect();
+        let texts = pages.iter().map(|(_, page)| String::from_utf8_lossy(page).replace('\\', ""));
+        let mut named = BTreeSet::new();
+        for text in texts {
+            let words = text.split_whitespace().filter_map(|word| word.strip_suffix("(1)"));
+            named.extend(words.filter(|word| word.starts_with(PROGRAM)).map(str::to_owned));
+        }
+        assert!(named.contains("iotrace-perf-replay-run"), "{named:?}");
+        let missing: Vec<&String> =
+            named.iter().filter(|name| !names.contains(name.as_str())).collect();
+        assert!(missing.is_empty(), "{missing:?}");
+    }
+
+    #[test]
+    fn pages_name_the_version_of_the_program() {
+        for (name, page) in pages() {
+            let text = String::from_utf8(page).expect("text");
+            let title = text.lines().find(|line| line.starts_with(".TH")).expect("a title");
+            assert!(title.contains(&format!("\"{PROGRAM} {VERSION}\"")), "{name}: {title}");
+        }
+    }
+
+    #[test]
+    fn all_pages_are_replaced_in_a_directory_that_is_made() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let directory = folder.path().join("share/man/man1");
+        let old = vec![("iotrace-perf".to_owned(), b"old".to_vec())];
+        write_pages(&directory, &old).expect("written");
+        std::fs::write(directory.join("other.1"), "other").expect("written");
+        write_pages(&directory, &pages()).expect("written again");
+        let text = |name| std::fs::read_to_string(directory.join(name)).expect("readable");
+        assert!(text("iotrace-perf.1").contains(".TH"));
+        assert_eq!(text("other.1"), "other");
+        let mode = |path: &Path| path.metadata().expect("there").permissions().mode() & 0o777;
+        assert_eq!(mode(&directory), 0o755);
+        assert_eq!(mode(&directory.join("iotrace-perf-replay-run.1")), 0o644);
+        let files = std::fs::read_dir(&directory).expect("readable").count();
+        assert_eq!(files, pages().len() + 1);
     }
 
     #[test]

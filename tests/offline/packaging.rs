@@ -2,6 +2,8 @@
 //! text of `--version`.
 
 use std::collections::BTreeSet;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -123,6 +125,57 @@ fn package_of_debian_keeps_settings_of_the_machine() {
         assert!(kept.contains(&format!("/{place}{name}").as_str()), "{place}: {kept:?}");
     }
     assert!(matches!(&manifest["profile"]["dist"]["inherits"], Item::Value(_)));
+}
+
+/// Runs a script of a package beside stand-ins of systemd's programs; returns the calls of these.
+fn calls_of_systemd(script: &str, arguments: &[&str]) -> Vec<String> {
+    let directory = tempfile::tempdir().expect("a directory");
+    let log = directory.path().join("log");
+    for name in ["systemctl", "deb-systemd-invoke"] {
+        let text = format!("#!/bin/sh\necho {name} \"$*\" >>{}\n", log.display());
+        let program = directory.path().join(name);
+        std::fs::write(&program, text).expect("written");
+        std::fs::set_permissions(&program, Permissions::from_mode(0o755)).expect("executable");
+    }
+    let mut command = Command::new("/bin/sh");
+    command.arg(root().join("contrib").join(script)).args(arguments);
+    output(command.env("PATH", directory.path()));
+    let calls = std::fs::read_to_string(&log).unwrap_or_default();
+    calls.lines().map(str::to_owned).collect()
+}
+
+/// Fails if a removed package leaves the recorder enabled, or an upgrade disables it.
+#[test]
+fn removal_disables_the_recorder_and_an_upgrade_does_not() {
+    let is_disabling = |call: &String| {
+        call.contains(" disable ") && call.ends_with(" iotrace-perf-recorder.service")
+    };
+    for (script, removal, upgrade) in
+        [("debian/prerm", "remove", "upgrade"), ("rpm/pre_uninstall.sh", "0", "1")]
+    {
+        assert!(calls_of_systemd(script, &[removal]).iter().any(is_disabling), "{script}");
+        assert_eq!(calls_of_systemd(script, &[upgrade]), [""; 0], "{script}");
+    }
+}
+
+/// Fails if scripts of packages do anything else than a restart where the recorder may run.
+#[test]
+fn installation_enables_nothing_and_an_upgrade_restarts_what_runs() {
+    let runs_systemd = Path::new("/run/systemd/system").is_dir();
+    for (script, first, upgrade) in [
+        ("debian/postinst", &["configure"][..], &["configure", "0.1.0-1"][..]),
+        ("rpm/post_uninstall.sh", &["0"], &["1"]),
+    ] {
+        let is_restarting = |call: &String| call.contains("try-restart iotrace-perf-recorder");
+        let first = calls_of_systemd(script, first);
+        let upgrade = calls_of_systemd(script, upgrade);
+        assert!(!first.iter().any(is_restarting), "{script}: {first:?}");
+        assert_eq!(upgrade.iter().any(is_restarting), runs_systemd, "{script}: {upgrade:?}");
+        let all = first.iter().chain(&upgrade);
+        let is_known = |call: &String| call.ends_with(" daemon-reload") || is_restarting(call);
+        assert!(all.clone().all(is_known), "{script}: {first:?}, {upgrade:?}");
+        assert_eq!(all.count() > 0, runs_systemd, "{script}");
+    }
 }
 
 /// Fails if the unit of the flight recorder has options that the program refuses.

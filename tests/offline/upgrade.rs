@@ -107,6 +107,30 @@ fn every_verb_is_tried_with_old_logs_or_reads_none() {
     assert_eq!(known, verbs);
 }
 
+fn plan(version: u16) -> PathBuf {
+    corpus().join(format!("plans/v{version}.ioplan"))
+}
+
+/// Fails if `replay init` makes other files than the plan has.
+#[test]
+fn files_of_old_plans_are_made() {
+    if std::env::consts::ARCH != "x86_64" {
+        return;
+    }
+    let folder = scratch_dir("upgrade-plans");
+    for version in OLDEST_VERSION..=VERSION {
+        let root = folder.path().join(version.to_string());
+        let plan = plan(version);
+        let words = ["replay", "init", text(&plan), "--root", text(&root)];
+        let got = run(&words.map(str::to_owned));
+        let error = String::from_utf8_lossy(&got.stderr);
+        assert!(got.status.success(), "{version}: {error}");
+        assert!(error.contains("made 9 directories, 14 files with 2,837,029 bytes"), "{error}");
+        let made = root.join("files/tmp/iotrace-corpus/tree/one");
+        assert!(made.is_file(), "{}", made.display());
+    }
+}
+
 /// Fails if a version of plans that is said to be read has no plan here, or one is not read whole.
 #[test]
 fn plans_of_all_readable_versions_are_read_whole() {
@@ -115,7 +139,7 @@ fn plans_of_all_readable_versions_are_read_whole() {
         return;
     }
     for version in OLDEST_VERSION..=VERSION {
-        let path = corpus().join(format!("plans/v{version}.ioplan"));
+        let path = plan(version);
         let bytes = std::fs::read(&path).expect("a plan of each version");
         assert_eq!(bytes.get(8..10), Some(&version.to_le_bytes()[..]), "{}", path.display());
         let (reader, index) = PlanReader::new(File::open(&path).expect("a file")).expect("a plan");
