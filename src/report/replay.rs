@@ -226,3 +226,24 @@ fn holes(world: &FsModel, entry: &ListedEntry) -> Option<u64> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn facts_about_nothing_keep_their_values_for_programs() {
+        let mut facts = [
+            ("done", "operations replayed", Cell::Count(0)),
+            ("links", "symbolic links before", Cell::Count(0)),
+            ("files", "files before", Cell::Count(2)),
+            ("wanted_from_ns", "  until the selection", Cell::None),
+        ];
+        leave_out_nothing(&mut facts);
+        assert_eq!(
+            facts.each_ref().map(|fact| fact.1),
+            ["operations replayed", "", "files before", ""]
+        );
+        assert!(matches!(facts[1].2, Cell::Count(0)) && matches!(facts[3].2, Cell::None));
+    }
+}
