@@ -533,8 +533,8 @@ fn paths(enter: &SysEnter) -> [Option<u64>; 2] {
     [first, second.filter(|_| second != first)]
 }
 
-/// True if a reader will empty its ring, which has records, or is about it. The reader must not
-/// find its lock taken.
+/// True if a reader is to empty its ring, which has records, or reads at this moment. The lock is
+/// not waited for: it is the reader's then.
 fn is_about_to_read(its: &Mutex<CpuNames>) -> bool {
     its.try_lock().map_or(true, |cpu| cpu.reads_at_once && cpu.opens.ring.has_records())
 }

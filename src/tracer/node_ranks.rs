@@ -293,15 +293,17 @@ impl Drop for LateRanks {
 
 /// Answers each rank that comes after the start of the recording. The whole machine is recorded
 /// with whatever comes, until the recording has ended. A rank that is `known` already belongs to
-/// another recording, which has outputs of its own.
+/// another recording, which has outputs of its own. Ranks of other users are not remembered.
 fn answer_late_ranks(
     listener: &UnixListener,
     is_system: bool,
     mut known: HashSet<u64>,
     has_ended: &AtomicBool,
 ) {
+    let user = nix::unistd::geteuid().as_raw();
     while let Ok((stream, _)) = listener.accept() {
-        let peer = rank_socket::peer(&stream).ok().filter(|peer| peer.pid.0 > 0);
+        let peer = rank_socket::peer(&stream).ok();
+        let peer = peer.filter(|peer| peer.user == user && peer.pid.0 > 0);
         let rank = peer.and_then(|peer| job::place_of(peer.pid)?.rank);
         let is_other = rank.is_some_and(|rank| !known.insert(rank));
         // ORDERING: a flag alone; nothing is published with it.
