@@ -1,15 +1,9 @@
 //! Files by handle (`open_by_handle_at(2)`): a handle names a file for as long as its inode exists,
 //! under whatever names, and keeps nothing in use.
 
-use std::fs::File;
-use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, openat};
-use nix::sys::stat::Mode;
 
 /// Largest handle of the kernel, in bytes (`MAX_HANDLE_SZ`).
 const HANDLE_BYTES_MAX: usize = 128;
@@ -68,26 +62,6 @@ impl FileHandle {
         // SAFETY: the kernel has just made this descriptor for us.
         Ok(unsafe { OwnedFd::from_raw_fd(fd) })
     }
-}
-
-/// Returns the directory at which a file system is mounted, in a mount of its own that is nowhere
-/// in the tree: the mount there can be removed meanwhile. (The file system itself stays in use.)
-///
-/// # Errors
-///
-/// Those of `open_tree(2)` (from Linux 5.2 on) and `openat(2)`; `ENOTDIR`: a file is mounted there.
-pub(super) fn detached_mount(mount_point: &Path) -> io::Result<File> {
-    let path = std::ffi::CString::new(mount_point.as_os_str().as_bytes())?;
-    let flags = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC;
-    // SAFETY: the path ends with NUL; the kernel only reads it.
-    let fd = unsafe { libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, path.as_ptr(), flags) };
-    let fd = i32::try_from(Errno::result(fd)?).map_err(io::Error::other)?;
-    // SAFETY: the kernel has just made this descriptor for us.
-    let tree = unsafe { OwnedFd::from_raw_fd(fd) };
-    let flags = OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-    // A handle is looked up through an open directory, not through `O_PATH`.
-    let directory = openat(tree.as_fd(), c".", flags, Mode::empty())?;
-    Ok(File::from(directory))
 }
 
 #[cfg(test)]

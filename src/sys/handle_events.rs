@@ -8,29 +8,31 @@
 //!
 //! An event with a handle keeps nothing in use, unlike one with a descriptor of the file
 //! (`sys::fanotify`): the file system can be unmounted while events wait, no lease is broken, and
-//! devices have events, too. File systems without handles (proc, sysfs) have no events.
+//! devices have events, too. Only while an event is looked up (`sys::listened_file_system`) its file
+//! system is in use. File systems without handles (proc, sysfs) have no events.
 
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
 
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, readlinkat};
+use nix::fcntl::{AT_FDCWD, OFlag, openat, readlinkat};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::fanotify::{EventFFlags, Fanotify, InitFlags, MarkFlags, MaskFlags};
+use nix::sys::stat::Mode;
 use procfs::process::MountInfo;
 use rustc_hash::FxHashMap;
 
 use super::fanotify::{is_listened, queue_capacity, unmark};
-use super::file_handles::{FileHandle, detached_mount};
+use super::file_handles::FileHandle;
 use super::files::stat_and_mount_of;
+use super::listened_file_system::{ListenedFileSystem, inode_of};
 use super::mounts::mounts_of;
 use crate::event::FileStat;
-use crate::units::{DevId, Tid};
+use crate::units::Tid;
 
 /// Number of a file system in events (`statfs.f_fsid`).
 type FileSystemId = [u8; 8];
@@ -57,23 +59,21 @@ pub struct HandleEvents {
     waiting: Vec<HandleEvent>,
     /// Paths of directories that were looked up since the last read of the queue.
     directories: FxHashMap<(FileSystemId, FileHandle), nix::Result<Vec<u8>>>,
+    /// Directory of the last looks.
+    opened_mount: Option<OpenedMount>,
 }
 
-/// A file system that is listened to.
+/// Open directory of a file system, through which its handles lead to files.
 #[derive(Debug)]
-struct ListenedFileSystem {
-    /// Number of its device, `MAJOR:MINOR`.
-    majmin: String,
-    /// A directory of it, in a mount that is nowhere in the tree.
-    mount: File,
-    /// Directory at which the file system is mounted.
-    mount_point: PathBuf,
-    /// Directories of the file system, from its root on, that are mounted elsewhere, too: files in
-    /// them have other names.
-    elsewhere: Vec<PathBuf>,
-    /// True if it opens files of other file systems for each of its own.
-    is_stacked: bool,
+struct OpenedMount {
+    file_system: FileSystemId,
+    directory: nix::Result<File>,
+    /// Number of looks until it is closed.
+    looks_left: u32,
 }
+
+/// Number of looks through a directory until it is closed: a few microseconds each.
+const LOOKS: u32 = 8;
 
 /// Event that was taken out of the queue.
 #[derive(Debug)]
@@ -139,8 +139,16 @@ impl HandleEvents {
             errno => format!("fanotify cannot be opened: {}", io::Error::from(errno)),
         })?;
         let links = File::open("/proc/self/fd").map_err(|error| error.to_string())?.into();
-        let (file_systems, unmarked, read, waiting, directories) = Default::default();
-        let mut events = Self { group, file_systems, unmarked, links, read, waiting, directories };
+        let mut events = Self {
+            group,
+            file_systems: FxHashMap::default(),
+            unmarked: BTreeSet::new(),
+            links,
+            read: Vec::new(),
+            waiting: Vec::new(),
+            directories: FxHashMap::default(),
+            opened_mount: None,
+        };
         events.listen().map_err(|error| format!("cannot read the list of mounts: {error}"))?;
         Ok(events)
     }
@@ -155,10 +163,14 @@ impl HandleEvents {
         let mut mounts = mounts_of("/proc/self")?;
         // A mount of the whole file system has all names.
         mounts.sort_by_key(|mount| mount.root != "/");
-        let mounted: BTreeSet<&str> = mounts.iter().map(|mount| mount.majmin.as_str()).collect();
-        self.file_systems.retain(|_, known| mounted.contains(known.majmin.as_str()));
+        let group = &self.group;
+        // A mark goes with its file system: one that was mounted again needs another mark.
+        self.file_systems.retain(|_, known| {
+            known.is_among(&mounts)
+                && mark(group, MarkFlags::FAN_MARK_ADD, AT_FDCWD, known.mount_point()).is_ok()
+        });
         for mount in &mounts {
-            let is_known = self.file_systems.values().any(|known| known.majmin == mount.majmin);
+            let is_known = self.file_systems.values().any(|known| known.is_on(&mount.majmin));
             if is_known {
                 continue;
             }
@@ -169,35 +181,19 @@ impl HandleEvents {
                 self.unmarked.insert(mount.fs_type.clone());
             }
         }
-        for known in self.file_systems.values_mut() {
-            let others = mounts.iter().filter(|mount| {
-                mount.majmin == known.majmin
-                    && (mount.mount_point != known.mount_point || mount.root != "/")
-            });
-            // Through a mount of a part of the file system no name is certain, nor where the root
-            // of a mount has an escaped character.
-            let is_part = |mount: &MountInfo| mount.mount_point == known.mount_point;
-            let root = |mount: &MountInfo| match is_part(mount) || mount.root.contains('\\') {
-                true => PathBuf::from("/"),
-                false => PathBuf::from(&mount.root),
-            };
-            known.elsewhere = others.map(root).collect();
-        }
+        self.file_systems.values_mut().for_each(|known| known.note_others(&mounts));
         Ok(())
     }
 
     /// Listens to the file system that is mounted here, if its events lead back to files.
-    fn add(&mut self, listened: &MountInfo) -> io::Result<()> {
-        let what = MaskFlags::FAN_OPEN | MaskFlags::FAN_OPEN_EXEC | MaskFlags::FAN_ONDIR;
-        let mark = |group: &Fanotify, how: MarkFlags| {
-            let how = how | MarkFlags::FAN_MARK_FILESYSTEM;
-            group.mark(how, what, AT_FDCWD, Some(listened.mount_point.as_path()))
-        };
-        mark(&self.group, MarkFlags::FAN_MARK_ADD)?;
-        match self.try_out(listened) {
-            Ok((id, listened)) => drop(self.file_systems.insert(id, listened)),
+    fn add(&mut self, mount: &MountInfo) -> io::Result<()> {
+        let (listened, directory) = ListenedFileSystem::open(mount)?;
+        let here = Path::new(".");
+        mark(&self.group, MarkFlags::FAN_MARK_ADD, &directory, here)?;
+        match self.try_out(&directory) {
+            Ok(id) => drop(self.file_systems.insert(id, listened)),
             Err(error) => {
-                mark(&self.group, MarkFlags::FAN_MARK_REMOVE)?;
+                mark(&self.group, MarkFlags::FAN_MARK_REMOVE, &directory, here)?;
                 return Err(error);
             }
         }
@@ -206,18 +202,12 @@ impl HandleEvents {
 
     /// Opens a directory of the file system: the event has the number of the file system, and its
     /// handle has to lead back to the directory.
-    fn try_out(&mut self, listened: &MountInfo) -> io::Result<(FileSystemId, ListenedFileSystem)> {
-        let mount_point = listened.mount_point.as_path();
-        let mount = detached_mount(mount_point)?;
-        let expected = inode_of(mount.as_fd());
-        // Another file system may be mounted over this one. (Each subvolume of btrfs has a device.)
-        let is_found = expected.is_some_and(|(dev, _)| dev.to_string() == listened.majmin);
-        if !is_found && listened.fs_type != "btrfs" {
-            return Err(Errno::ENODEV.into());
-        }
+    fn try_out(&mut self, directory: &File) -> io::Result<FileSystemId> {
+        let expected = inode_of(directory.as_fd());
+        openat(directory, c".", OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
         let own = Tid(nix::unistd::gettid().as_raw());
         let leads_back = |opened: &OpenedHandle| {
-            let file = opened.handle.find(mount.as_fd()).ok()?;
+            let file = opened.handle.find(directory.as_fd()).ok()?;
             let found = inode_of(file.as_fd());
             (found.is_some() && found == expected).then_some(opened.file_system)
         };
@@ -234,15 +224,7 @@ impl HandleEvents {
                 }
             }
         }
-        let id = found.ok_or(Errno::EOPNOTSUPP)?;
-        let listened = ListenedFileSystem {
-            majmin: listened.majmin.clone(),
-            mount,
-            mount_point: mount_point.to_owned(),
-            elsewhere: Vec::new(),
-            is_stacked: listened.fs_type == "overlay",
-        };
-        Ok((id, listened))
+        found.ok_or_else(|| Errno::EOPNOTSUPP.into())
     }
 
     /// Ends the listening.
@@ -296,50 +278,67 @@ impl HandleEvents {
         self.file_systems.get(&opened.file_system).is_some_and(|known| known.is_stacked)
     }
 
-    /// Reads the state of the file.
+    /// Reads the state of the file, through a directory that [`Self::close_mount`] closes.
     pub fn look(&mut self, opened: &OpenedHandle) -> HandleSeen {
-        let Some(known) = self.file_systems.get(&opened.file_system) else {
-            return HandleSeen { link: Err(Errno::ENODEV), stat: None, has_other_names: true };
-        };
-        let file = opened.handle.find(known.mount.as_fd());
+        self.look_through_mount(opened).unwrap_or_else(|errno| HandleSeen {
+            link: Err(errno),
+            stat: None,
+            has_other_names: true,
+        })
+    }
+
+    fn look_through_mount(&mut self, opened: &OpenedHandle) -> nix::Result<HandleSeen> {
+        let known = self.file_systems.get(&opened.file_system).ok_or(Errno::ENODEV)?;
+        let open = self.opened_mount.take_if(|open| {
+            open.looks_left > 0 && open.file_system == opened.file_system
+        });
+        let mut open = open.unwrap_or_else(|| OpenedMount {
+            file_system: opened.file_system,
+            directory: known.directory(),
+            looks_left: LOOKS,
+        });
+        open.looks_left -= 1;
+        let open = self.opened_mount.insert(open);
+        let mount = open.directory.as_ref().map_err(|errno| *errno)?.as_fd();
+        let file = opened.handle.find(mount);
         let stat = file.as_ref().ok().and_then(|file| stat_and_mount_of(file.as_fd()));
         let stat = stat.map(|(stat, _)| stat);
-        let own_link = || file.as_ref().map_err(|errno| *errno).and_then(|file| self.link(file));
+        let links = &self.links;
         let path = match &opened.entry {
             Some(entry) if !is_nameless(entry, stat) => {
                 let key = (opened.file_system, entry.directory);
-                let path = self.directories.get(&key).cloned().unwrap_or_else(|| {
-                    let directory = entry.directory.find(known.mount.as_fd())?;
+                let path = self.directories.entry(key).or_insert_with(|| {
+                    let directory = entry.directory.find(mount)?;
                     // A removed directory has no path.
-                    self.link(&directory).and_then(|path| match path.ends_with(DELETED) {
+                    link(links, &directory).and_then(|path| match path.ends_with(DELETED) {
                         true => Err(Errno::ENOENT),
                         false => Ok(path),
                     })
                 });
-                self.directories.entry(key).or_insert_with(|| path.clone());
-                path.map(|path| below(&path, &entry.name))
+                path.as_ref().map(|path| below(path, &entry.name)).map_err(|errno| *errno)
             }
-            _ => own_link(),
+            _ => file.and_then(|file| link(links, &file)),
         };
-        let is_elsewhere = |path: &Vec<u8>| {
-            let path = Path::new(OsStr::from_bytes(path));
-            known.elsewhere.iter().any(|root| path.starts_with(root))
-        };
-        let has_other_names = path.as_ref().map_or(true, is_elsewhere);
-        let mount_point = known.mount_point.as_os_str().as_bytes();
-        let link = path.map(|path| match path.strip_prefix(b"/") {
-            Some(b"") => mount_point.to_vec(),
-            Some(path) => below(mount_point, path),
-            None => path,
-        });
-        HandleSeen { link, stat, has_other_names }
+        let has_other_names = path.as_ref().map_or(true, |path| known.has_other_names(path));
+        Ok(HandleSeen { link: path, stat, has_other_names })
     }
 
-    /// Returns the path of the file in a mount that is nowhere in the tree.
-    fn link(&self, file: &OwnedFd) -> nix::Result<Vec<u8>> {
-        let number = file.as_raw_fd().to_string();
-        readlinkat(&self.links, number.as_str()).map(OsStringExt::into_vec)
+    /// Closes the directory that the last looks went through: its file system can be unmounted.
+    pub fn close_mount(&mut self) {
+        self.opened_mount = None;
     }
+}
+
+/// Returns the path of the file.
+fn link(links: &OwnedFd, file: &OwnedFd) -> nix::Result<Vec<u8>> {
+    let number = file.as_raw_fd().to_string();
+    readlinkat(links, number.as_str()).map(OsStringExt::into_vec)
+}
+
+/// Adds or removes a mark of the file system that is mounted there.
+fn mark(group: &Fanotify, how: MarkFlags, at: impl AsFd, path: &Path) -> nix::Result<()> {
+    let what = MaskFlags::FAN_OPEN | MaskFlags::FAN_OPEN_EXEC | MaskFlags::FAN_ONDIR;
+    group.mark(how | MarkFlags::FAN_MARK_FILESYSTEM, what, at, Some(path))
 }
 
 impl AsFd for HandleEvents {
@@ -416,10 +415,6 @@ fn event_of(bytes: &[u8]) -> Option<HandleEvent> {
     }
     let (file_system, handle) = file?;
     Some(HandleEvent::Opened(OpenedHandle { tid, file_system, handle, entry }))
-}
-
-fn inode_of(file: BorrowedFd<'_>) -> Option<(DevId, u64)> {
-    stat_and_mount_of(file).and_then(|(stat, _)| stat.inode())
 }
 
 fn u32_at(bytes: &[u8], place: usize) -> Option<u32> {

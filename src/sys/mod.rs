@@ -29,6 +29,7 @@ pub mod handle_events;
 pub mod identity;
 pub mod inheritance;
 pub mod instance_pool;
+mod listened_file_system;
 pub mod mounts;
 #[cfg(test)]
 pub mod need;

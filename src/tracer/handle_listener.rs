@@ -160,6 +160,7 @@ impl OpenListener for HandleListener {
                     for event in events {
                         has_found |= self.take(event, until);
                     }
+                    self.events.close_mount();
                     self.empty = empty.unwrap_or(self.empty);
                 }
                 Err(Errno::EINTR) => {}
