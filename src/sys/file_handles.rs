@@ -20,6 +20,15 @@ unsafe extern "C" {
         handle: *mut libc::c_void,
         flags: libc::c_int,
     ) -> libc::c_int;
+
+    /// That of the C library, of the same versions.
+    fn name_to_handle_at(
+        directory: libc::c_int,
+        path: *const libc::c_char,
+        handle: *mut libc::c_void,
+        mount: *mut libc::c_int,
+        flags: libc::c_int,
+    ) -> libc::c_int;
 }
 
 /// Handle of a file, within its file system.
@@ -44,6 +53,24 @@ impl FileHandle {
             *word = u32::from_ne_bytes(padded);
         }
         Some(Self { words })
+    }
+
+    /// Returns the handle of an open file.
+    ///
+    /// # Errors
+    ///
+    /// Those of `name_to_handle_at(2)`; `EOPNOTSUPP`: its file system has no handles.
+    pub(super) fn of(file: BorrowedFd<'_>) -> nix::Result<Self> {
+        let Self { mut words } = Self::new(0, &[0; HANDLE_BYTES_MAX]).ok_or(Errno::EINVAL)?;
+        let mut mount = 0;
+        // SAFETY: the path ends with NUL; `words` is as long as its first word says, is exclusively
+        // ours, and has the alignment of a `struct file_handle`; `mount` is exclusively ours.
+        let code = unsafe {
+            let handle = words.as_mut_ptr().cast();
+            let (path, flags) = (c"".as_ptr(), libc::AT_EMPTY_PATH);
+            name_to_handle_at(file.as_raw_fd(), path, handle, &raw mut mount, flags)
+        };
+        Errno::result(code).map(|_| Self { words })
     }
 
     /// Finds the file in the file system of `mount`. Nothing is opened (`O_PATH`): no lease is

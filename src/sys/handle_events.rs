@@ -19,23 +19,19 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, OFlag, openat, readlinkat};
+use nix::fcntl::readlinkat;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::fanotify::{EventFFlags, Fanotify, InitFlags, MarkFlags, MaskFlags};
-use nix::sys::stat::Mode;
 use procfs::process::MountInfo;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::fanotify::{is_listened, queue_capacity, unmark};
 use super::file_handles::FileHandle;
 use super::files::stat_and_mount_of;
-use super::listened_file_system::{ListenedFileSystem, inode_of};
+use super::listened_file_system::{FileSystemId, ListenedFileSystem, open_for_handles};
 use super::mounts::mounts_of;
 use crate::event::FileStat;
 use crate::units::Tid;
-
-/// Number of a file system in events (`statfs.f_fsid`).
-type FileSystemId = [u8; 8];
 
 /// End of the link of a removed file.
 const DELETED: &[u8] = b" (deleted)";
@@ -51,29 +47,17 @@ pub struct HandleEvents {
     file_systems: FxHashMap<FileSystemId, ListenedFileSystem>,
     /// Not listened to: types of file systems.
     unmarked: BTreeSet<String>,
+    /// Types of file systems whose handles lead back to files.
+    types: FxHashSet<String>,
     /// `/proc/self/fd`: links of files that were found by their handles.
     links: OwnedFd,
     /// Content of the last read.
     read: Vec<u8>,
-    /// Events that came while a file system was tried.
-    waiting: Vec<HandleEvent>,
     /// Paths of directories that were looked up since the last read of the queue.
     directories: FxHashMap<(FileSystemId, FileHandle), nix::Result<Vec<u8>>>,
-    /// Directory of the last looks.
-    opened_mount: Option<OpenedMount>,
+    /// True if a mount was not found where it was: its path has changed.
+    has_lost_mount: bool,
 }
-
-/// Open directory of a file system, through which its handles lead to files.
-#[derive(Debug)]
-struct OpenedMount {
-    file_system: FileSystemId,
-    directory: nix::Result<File>,
-    /// Number of looks until it is closed.
-    looks_left: u32,
-}
-
-/// Number of looks through a directory until it is closed: a few microseconds each.
-const LOOKS: u32 = 8;
 
 /// Event that was taken out of the queue.
 #[derive(Debug)]
@@ -143,11 +127,11 @@ impl HandleEvents {
             group,
             file_systems: FxHashMap::default(),
             unmarked: BTreeSet::new(),
+            types: FxHashSet::default(),
             links,
             read: Vec::new(),
-            waiting: Vec::new(),
             directories: FxHashMap::default(),
-            opened_mount: None,
+            has_lost_mount: false,
         };
         events.listen().map_err(|error| format!("cannot read the list of mounts: {error}"))?;
         Ok(events)
@@ -163,68 +147,50 @@ impl HandleEvents {
         let mut mounts = mounts_of("/proc/self")?;
         // A mount of the whole file system has all names.
         mounts.sort_by_key(|mount| mount.root != "/");
-        let group = &self.group;
-        // A mark goes with its file system: one that was mounted again needs another mark.
+        let by_id: FxHashMap<i32, &MountInfo> =
+            mounts.iter().map(|mount| (mount.mnt_id, mount)).collect();
         self.file_systems.retain(|_, known| {
-            known.is_among(&mounts)
-                && mark(group, MarkFlags::FAN_MARK_ADD, AT_FDCWD, known.mount_point()).is_ok()
+            known.has_double = false;
+            by_id.get(&known.mount_id()).is_some_and(|mount| known.is_by(mount))
         });
+        let mut known: FxHashSet<String> =
+            self.file_systems.values().map(|known| known.majmin().to_owned()).collect();
         for mount in &mounts {
-            let is_known = self.file_systems.values().any(|known| known.is_on(&mount.majmin));
-            if is_known {
+            if known.contains(&mount.majmin) {
                 continue;
             }
-            let is_added = is_listened(mount) && self.add(mount).is_ok();
-            if is_added {
+            if is_listened(mount) && self.add(mount).is_ok() {
+                known.insert(mount.majmin.clone());
                 self.unmarked.remove(&mount.fs_type);
             } else {
                 self.unmarked.insert(mount.fs_type.clone());
             }
         }
-        self.file_systems.values_mut().for_each(|known| known.note_others(&mounts));
+        let mut by_device: FxHashMap<&str, Vec<&MountInfo>> = FxHashMap::default();
+        for mount in &mounts {
+            by_device.entry(&mount.majmin).or_default().push(mount);
+        }
+        for known in self.file_systems.values_mut() {
+            known.note_others(by_device.get(known.majmin()).map_or(&[], Vec::as_slice));
+        }
         Ok(())
     }
 
-    /// Listens to the file system that is mounted here, if its events lead back to files.
+    /// Listens to the file system that is mounted here, if its handles lead back to files.
     fn add(&mut self, mount: &MountInfo) -> io::Result<()> {
-        let (listened, directory) = ListenedFileSystem::open(mount)?;
-        let here = Path::new(".");
-        mark(&self.group, MarkFlags::FAN_MARK_ADD, &directory, here)?;
-        match self.try_out(&directory) {
-            Ok(id) => drop(self.file_systems.insert(id, listened)),
-            Err(error) => {
-                mark(&self.group, MarkFlags::FAN_MARK_REMOVE, &directory, here)?;
-                return Err(error);
-            }
+        let (id, listened, place) = ListenedFileSystem::find(mount)?;
+        if !self.types.contains(&mount.fs_type) {
+            handles_lead_back(&place)?;
+            self.types.insert(mount.fs_type.clone());
+        }
+        let what = MaskFlags::FAN_OPEN | MaskFlags::FAN_OPEN_EXEC | MaskFlags::FAN_ONDIR;
+        let how = MarkFlags::FAN_MARK_ADD | MarkFlags::FAN_MARK_FILESYSTEM;
+        self.group.mark(how, what, &place, Some(Path::new(".")))?;
+        match self.file_systems.get_mut(&id) {
+            Some(double) => double.has_double = true,
+            None => drop(self.file_systems.insert(id, listened)),
         }
         Ok(())
-    }
-
-    /// Opens a directory of the file system: the event has the number of the file system, and its
-    /// handle has to lead back to the directory.
-    fn try_out(&mut self, directory: &File) -> io::Result<FileSystemId> {
-        let expected = inode_of(directory.as_fd());
-        openat(directory, c".", OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
-        let own = Tid(nix::unistd::gettid().as_raw());
-        let leads_back = |opened: &OpenedHandle| {
-            let file = opened.handle.find(directory.as_fd()).ok()?;
-            let found = inode_of(file.as_fd());
-            (found.is_some() && found == expected).then_some(opened.file_system)
-        };
-        let mut found = None;
-        while found.is_none()
-            && let Ok(events) = self.read()
-        {
-            for event in events {
-                match event {
-                    HandleEvent::Opened(opened) if opened.tid == own => {
-                        found = found.or_else(|| leads_back(&opened));
-                    }
-                    other => self.waiting.push(other),
-                }
-            }
-        }
-        found.ok_or_else(|| Errno::EOPNOTSUPP.into())
     }
 
     /// Ends the listening.
@@ -250,21 +216,17 @@ impl HandleEvents {
     /// True if no event waits.
     pub fn is_empty(&self) -> bool {
         let mut fds = [PollFd::new(self.as_fd(), PollFlags::POLLIN)];
-        self.waiting.is_empty() && poll(&mut fds, PollTimeout::ZERO) == Ok(0)
+        poll(&mut fds, PollTimeout::ZERO) == Ok(0)
     }
 
-    /// Takes events that came while a file system was tried, or else those that wait in the queue,
-    /// oldest first.
+    /// Takes events that wait in the queue, oldest first.
     ///
     /// # Errors
     ///
     /// `EAGAIN`: there are none.
     pub fn take(&mut self) -> nix::Result<Vec<HandleEvent>> {
         self.directories.clear();
-        match std::mem::take(&mut self.waiting) {
-            waiting if waiting.is_empty() => self.read(),
-            waiting => Ok(waiting),
-        }
+        self.read()
     }
 
     fn read(&mut self) -> nix::Result<Vec<HandleEvent>> {
@@ -273,12 +235,14 @@ impl HandleEvents {
         Ok(self.read.get(..length).map(events).unwrap_or_default())
     }
 
-    /// True if the file system opens files of others for each of its own.
-    pub fn is_stacked(&self, opened: &OpenedHandle) -> bool {
-        self.file_systems.get(&opened.file_system).is_some_and(|known| known.is_stacked)
+    /// True if events of this file system identify the files that threads have opened: it opens no
+    /// files of others for each of its own, and no other one has its number.
+    pub fn identifies_files(&self, opened: &OpenedHandle) -> bool {
+        let known = self.file_systems.get(&opened.file_system);
+        known.is_none_or(ListenedFileSystem::identifies_files)
     }
 
-    /// Reads the state of the file, through a directory that [`Self::close_mount`] closes.
+    /// Reads the state of the file. Its file system is in use for these microseconds.
     pub fn look(&mut self, opened: &OpenedHandle) -> HandleSeen {
         self.look_through_mount(opened).unwrap_or_else(|errno| HandleSeen {
             link: Err(errno),
@@ -289,17 +253,11 @@ impl HandleEvents {
 
     fn look_through_mount(&mut self, opened: &OpenedHandle) -> nix::Result<HandleSeen> {
         let known = self.file_systems.get(&opened.file_system).ok_or(Errno::ENODEV)?;
-        let open = self.opened_mount.take_if(|open| {
-            open.looks_left > 0 && open.file_system == opened.file_system
-        });
-        let mut open = open.unwrap_or_else(|| OpenedMount {
-            file_system: opened.file_system,
-            directory: known.directory(),
-            looks_left: LOOKS,
-        });
-        open.looks_left -= 1;
-        let open = self.opened_mount.insert(open);
-        let mount = open.directory.as_ref().map_err(|errno| *errno)?.as_fd();
+        let Ok(directory) = known.directory() else {
+            self.has_lost_mount = true;
+            return Err(Errno::ENODEV);
+        };
+        let mount = directory.as_fd();
         let file = opened.handle.find(mount);
         let stat = file.as_ref().ok().and_then(|file| stat_and_mount_of(file.as_fd()));
         let stat = stat.map(|(stat, _)| stat);
@@ -323,9 +281,9 @@ impl HandleEvents {
         Ok(HandleSeen { link: path, stat, has_other_names })
     }
 
-    /// Closes the directory that the last looks went through: its file system can be unmounted.
-    pub fn close_mount(&mut self) {
-        self.opened_mount = None;
+    /// Returns true once after a mount was not found where it was: [`Self::listen`] finds it.
+    pub fn take_lost_mount(&mut self) -> bool {
+        std::mem::take(&mut self.has_lost_mount)
     }
 }
 
@@ -335,10 +293,13 @@ fn link(links: &OwnedFd, file: &OwnedFd) -> nix::Result<Vec<u8>> {
     readlinkat(links, number.as_str()).map(OsStringExt::into_vec)
 }
 
-/// Adds or removes a mark of the file system that is mounted there.
-fn mark(group: &Fanotify, how: MarkFlags, at: impl AsFd, path: &Path) -> nix::Result<()> {
-    let what = MaskFlags::FAN_OPEN | MaskFlags::FAN_OPEN_EXEC | MaskFlags::FAN_ONDIR;
-    group.mark(how | MarkFlags::FAN_MARK_FILESYSTEM, what, at, Some(path))
+/// Checks that the handle of a directory leads back to it.
+fn handles_lead_back(place: &File) -> io::Result<()> {
+    let directory = open_for_handles(place)?;
+    let found = FileHandle::of(directory.as_fd())?.find(directory.as_fd())?;
+    let inode = |file: BorrowedFd<'_>| stat_and_mount_of(file).and_then(|(stat, _)| stat.inode());
+    let is_same = inode(found.as_fd()).is_some_and(|it| Some(it) == inode(directory.as_fd()));
+    is_same.then_some(()).ok_or_else(|| Errno::EOPNOTSUPP.into())
 }
 
 impl AsFd for HandleEvents {

@@ -4,93 +4,94 @@
 //! A handle leads to a file only through an open directory of its file system. An open directory
 //! keeps the file system in use: it cannot be unmounted. A copy of the mount (`open_tree(2)`) would
 //! be worse: `umount` succeeds, but the file system lives on, still has data to write, and its
-//! device does not have them. So the directory is opened for a few looks only.
+//! device does not have them. So the directory is opened for one look only.
 
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, open};
+use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
-use nix::sys::statfs::{fsid_t, fstatfs, statfs};
+use nix::sys::statfs::{fsid_t, fstatfs};
 use procfs::process::MountInfo;
 
 use super::files::stat_and_mount_of;
-use crate::units::DevId;
+use super::regular::find_without_links;
+
+/// Number of a file system in events, and in `statfs.f_fsid`.
+pub(super) type FileSystemId = [u8; 8];
 
 /// A file system that is listened to.
 #[derive(Debug)]
 pub(super) struct ListenedFileSystem {
     /// Number of its device, `MAJOR:MINOR`.
     majmin: String,
-    /// Number that `statfs(2)` shows at the mount point: another file system has another one.
-    id: fsid_t,
-    /// The directory that is mounted at the mount point.
-    root: (DevId, u64),
+    /// Number of the mount through which files are found.
+    mount_id: i32,
     mount_point: PathBuf,
     /// Directories of the file system, from its root on, that are mounted elsewhere, too: files in
     /// them have other names.
     elsewhere: Vec<PathBuf>,
     /// True if it opens files of other file systems for each of its own.
-    pub(super) is_stacked: bool,
+    is_stacked: bool,
+    /// True if another file system has the same number: a copy of it.
+    pub(super) has_double: bool,
 }
 
 impl ListenedFileSystem {
-    /// Opens the directory that is mounted there.
+    /// Finds the directory that is mounted there, and the number of its file system. Nothing is
+    /// opened (`O_PATH`).
     ///
     /// # Errors
     ///
-    /// Those of `open(2)` and `fstatfs(2)`; `ENODEV`: another file system is mounted over this one;
-    /// `ENOTDIR`: a file is mounted there.
-    pub(super) fn open(mount: &MountInfo) -> io::Result<(Self, File)> {
-        let directory = open_directory(&mount.mount_point)?;
-        let root = inode_of(directory.as_fd()).ok_or(Errno::ENODEV)?;
-        // Each subvolume of btrfs has a device.
-        if root.0.to_string() != mount.majmin && mount.fs_type != "btrfs" {
-            return Err(Errno::ENODEV.into());
-        }
+    /// Those of `openat2(2)` and `fstatfs(2)`; `ENODEV`: another file system is mounted over this
+    /// one.
+    pub(super) fn find(mount: &MountInfo) -> io::Result<(FileSystemId, Self, File)> {
         let listened = Self {
             majmin: mount.majmin.clone(),
-            id: fstatfs(&directory)?.filesystem_id(),
-            root,
+            mount_id: mount.mnt_id,
             mount_point: mount.mount_point.clone(),
             elsewhere: Vec::new(),
             is_stacked: mount.fs_type == "overlay",
+            has_double: false,
         };
-        Ok((listened, directory))
+        let place = listened.place()?;
+        let id = id_of(&place)?;
+        Ok((id, listened, place))
     }
 
-    /// True if the file system of this device is the same one.
-    pub(super) fn is_on(&self, majmin: &str) -> bool {
-        self.majmin == majmin
+    pub(super) fn majmin(&self) -> &str {
+        &self.majmin
     }
 
-    pub(super) fn mount_point(&self) -> &Path {
-        &self.mount_point
+    pub(super) fn mount_id(&self) -> i32 {
+        self.mount_id
     }
 
-    /// True if the file system is still found at its mount point, among these mounts.
-    pub(super) fn is_among(&self, mounts: &[MountInfo]) -> bool {
-        mounts.iter().any(|mount| self.is_by(mount))
-            && statfs(&self.mount_point).is_ok_and(|found| found.filesystem_id() == self.id)
+    /// True if this is the mount through which files are found. (A mount that replaces it within a
+    /// fraction of a millisecond can have its number and its place: what is opened there is not
+    /// reported then.)
+    pub(super) fn is_by(&self, mount: &MountInfo) -> bool {
+        self.mount_id == mount.mnt_id
+            && self.majmin == mount.majmin
+            && self.mount_point == mount.mount_point
     }
 
-    fn is_by(&self, mount: &MountInfo) -> bool {
-        self.is_on(&mount.majmin) && mount.mount_point == self.mount_point
+    /// True if events of it identify the files that threads have opened.
+    pub(super) fn identifies_files(&self) -> bool {
+        !self.is_stacked && !self.has_double
     }
 
-    /// Notes the directories that are mounted elsewhere, too.
-    pub(super) fn note_others(&mut self, mounts: &[MountInfo]) {
-        let others = mounts.iter().filter(|mount| {
-            self.is_on(&mount.majmin) && (!self.is_by(mount) || mount.root != "/")
-        });
+    /// Notes the directories that are mounted elsewhere, too, from all mounts of this device.
+    pub(super) fn note_others(&mut self, mounts: &[&MountInfo]) {
+        let others = mounts.iter().filter(|mount| !self.is_by(mount) || mount.root != "/");
         // Through a mount of a part of the file system no name is certain, nor where the root of a
         // mount has an escaped character.
-        let root = |mount: &MountInfo| match self.is_by(mount) || mount.root.contains('\\') {
+        let root = |mount: &&MountInfo| match self.is_by(mount) || mount.root.contains('\\') {
             true => PathBuf::from("/"),
             false => PathBuf::from(&mount.root),
         };
@@ -101,12 +102,17 @@ impl ListenedFileSystem {
     ///
     /// # Errors
     ///
-    /// Those of `open(2)`; `ENODEV`: the file system is not mounted there any more, or another one
-    /// is mounted over it.
-    pub(super) fn directory(&self) -> nix::Result<File> {
-        let directory = open_directory(&self.mount_point)?;
-        let is_same = inode_of(directory.as_fd()) == Some(self.root);
-        is_same.then_some(directory).ok_or(Errno::ENODEV)
+    /// Those of `openat2(2)` and `openat(2)`; `ENODEV`: the file system is not mounted there any
+    /// more, or another one is mounted over it.
+    pub(super) fn directory(&self) -> io::Result<File> {
+        open_for_handles(&self.place()?)
+    }
+
+    fn place(&self) -> io::Result<File> {
+        let place = find_without_links(&self.mount_point)?;
+        let mount = stat_and_mount_of(place.as_fd()).and_then(|(_, mount)| mount);
+        let is_same = mount.is_some_and(|mount| i32::try_from(mount) == Ok(self.mount_id));
+        is_same.then_some(place).ok_or_else(|| Errno::ENODEV.into())
     }
 
     /// True if a file with this path may have been opened by another name: through another mount.
@@ -118,12 +124,18 @@ impl ListenedFileSystem {
     }
 }
 
-// Not `O_PATH`: a handle is looked up through an open directory.
-fn open_directory(path: &Path) -> nix::Result<File> {
+/// Opens a directory that was found: a handle is not looked up through `O_PATH`.
+///
+/// # Errors
+///
+/// Those of `openat(2)`.
+pub(super) fn open_for_handles(place: &File) -> io::Result<File> {
     let flags = OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-    open(path, flags, Mode::empty()).map(File::from)
+    Ok(openat(place, c".", flags, Mode::empty())?.into())
 }
 
-pub(super) fn inode_of(file: BorrowedFd<'_>) -> Option<(DevId, u64)> {
-    stat_and_mount_of(file).and_then(|(stat, _)| stat.inode())
+fn id_of(place: &File) -> io::Result<FileSystemId> {
+    let id = fstatfs(place)?.filesystem_id();
+    // SAFETY: a `__kernel_fsid_t` is two numbers of 4 bytes, without padding.
+    Ok(unsafe { std::mem::transmute::<fsid_t, FileSystemId>(id) })
 }

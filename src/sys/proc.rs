@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::{OFlag, openat, readlinkat};
@@ -50,6 +51,18 @@ pub fn is_namespaced() -> bool {
     // The number of the first namespace is fixed (PROC_PID_INIT_INO in include/linux/proc_ns.h).
     let own = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
     own != Path::new("pid:[4026531836]")
+}
+
+/// True if this process has other mounts, or another root directory, than the first process: these
+/// stay in use as long as a process has them. False if that cannot be read.
+pub fn has_own_mounts() -> bool {
+    let namespaces = [1, std::process::id()].map(|pid| {
+        let link = fs::read_link(format!("/proc/{pid}/ns/mnt")).ok();
+        let root = fs::metadata(format!("/proc/{pid}/root/")).ok();
+        link.zip(root.map(|root| (root.dev(), root.ino())))
+    });
+    let [first, own] = namespaces;
+    first.is_some() && own != first
 }
 
 /// True if the process belongs to a service of systemd, whose other processes are killed when its

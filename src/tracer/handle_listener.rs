@@ -23,6 +23,9 @@ use crate::units::{KernelTime, Pid, Tid, counted};
 /// them may belong to an event.
 const PAUSE: Duration = Duration::from_micros(250);
 
+/// Least time between two searches for a mount that was not found, ns.
+const SEARCH_NS: u64 = 100_000_000;
+
 /// Listener to opens by handle, with the collected facts.
 #[derive(Debug)]
 pub(super) struct HandleListener {
@@ -36,6 +39,8 @@ pub(super) struct HandleListener {
     /// The queue was empty at this time or later, and all unread events happened after it.
     empty: KernelTime,
     facts: Vec<(Option<Pid>, Fact)>,
+    /// Time of the last search for a mount that was not found.
+    searched: KernelTime,
     /// Number of times the queue was full.
     overflows: u64,
 }
@@ -63,6 +68,7 @@ impl HandleListener {
             threads: FxHashMap::default(),
             empty: clock::now(),
             facts: Vec::new(),
+            searched: KernelTime::MIN,
             overflows: 0,
         })
     }
@@ -110,6 +116,17 @@ impl HandleListener {
         Fact::Opened { tid, since, until, end: clock::now(), errno, stat, bytes }
     }
 
+    /// True if mounts have changed, or one was not found: the rename of a directory above a mount
+    /// is not notified.
+    fn have_mounts_changed(&mut self, now: KernelTime) -> bool {
+        let is_due = now.0.saturating_sub(self.searched.0) >= SEARCH_NS;
+        let is_lost = is_due && self.events.take_lost_mount();
+        if is_lost {
+            self.searched = now;
+        }
+        self.mounts.has_changed() || is_lost
+    }
+
     /// Returns a fact without a file.
     fn fact(&self, tid: Tid, until: KernelTime, errno: Errno) -> Fact {
         let (since, errno, bytes) = (self.empty, errno as i32, Vec::new());
@@ -127,7 +144,7 @@ impl HandleListener {
             link.map_or(true, |link| link == *namespace)
         };
         let identifies = self.threads.entry(opened.tid).or_insert_with(|| is_here(opened.tid));
-        *identifies &= !self.events.is_stacked(opened);
+        *identifies &= self.events.identifies_files(opened);
         *identifies
     }
 }
@@ -154,13 +171,14 @@ impl OpenListener for HandleListener {
                     taken += events.len();
                     // The queue is checked before the slower work.
                     let empty = self.events.is_empty().then_some(until);
-                    if self.mounts.has_changed() {
+                    // The other threads may not listen to file systems, and must not take the
+                    // notification: the listener's own thread takes one read at a time.
+                    if !all && self.have_mounts_changed(until) {
                         self.mounts_changed();
                     }
                     for event in events {
                         has_found |= self.take(event, until);
                     }
-                    self.events.close_mount();
                     self.empty = empty.unwrap_or(self.empty);
                 }
                 Err(Errno::EINTR) => {}

@@ -20,6 +20,9 @@ use crate::sys::tracefs::Tracefs;
 use crate::sys::tracefs_instance::{self, Instance};
 use crate::sys::{inheritance, instance_pool, proc, sandboxed_helper};
 
+/// List of the processes in the first control group, where it is writable.
+const FIRST_CGROUP: &str = "/sys/fs/cgroup/cgroup.procs";
+
 /// Hidden verb of the process that releases the objects of another one.
 pub const VERB: &str = "release-kernel-objects";
 
@@ -39,10 +42,11 @@ pub(super) struct KernelObjects {
 
 impl KernelObjects {
     /// Releases the objects in a process that outlives this one; removes them here, if that is not
-    /// possible. The end of a container or of a service would end that process, too.
+    /// possible. The end of a container or of a service would end that process, too, and it would
+    /// keep mounts of the caller's own in use.
     pub(super) fn release_in_background(mut self) {
         let closing = ClosingLock::take();
-        let stays = proc::is_namespaced() || proc::is_service();
+        let stays = proc::is_namespaced() || proc::is_service() || proc::has_own_mounts();
         if stays || self.hand_over(closing.as_ref()).is_err() {
             drop(self);
             return;
@@ -80,6 +84,8 @@ impl KernelObjects {
 ///
 /// `ENOLCK`: that process has passed on no lock; those of reading tracefs.
 pub fn release(owner: u32) -> io::Result<()> {
+    // The control group of the caller can be removed when the recording is over.
+    let _ = std::fs::write(FIRST_CGROUP, "0");
     let lock = closing_lock::path();
     let is_lock = |file: &Path| lock.as_deref() == Some(file);
     let is_in_instances =

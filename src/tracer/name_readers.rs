@@ -216,9 +216,10 @@ impl NamesReaders {
         let bell = lock(watch).bell()?;
         // ORDERING: as in stop().
         let goes_on = || !self.stop.load(Ordering::Relaxed);
+        let mut has_mounted = false;
         while goes_on() {
-            let has_mounted = bell.wait(&self.wake);
-            self.watch_until_silent(watch, &bell, has_mounted);
+            has_mounted |= bell.wait(&self.wake);
+            self.watch_until_silent(watch, &bell, &mut has_mounted);
         }
         Ok(())
     }
@@ -229,12 +230,12 @@ impl NamesReaders {
         &self,
         watch: &Mutex<Box<dyn OpenListener>>,
         bell: &Waker,
-        mut has_mounted: bool,
+        has_mounted: &mut bool,
     ) {
         let mut silent = 0;
         // ORDERING: as in stop().
-        while !self.stop.load(Ordering::Relaxed) && silent < SILENT_READS {
-            if has_mounted {
+        while !self.stop.load(Ordering::Relaxed) && (silent < SILENT_READS || *has_mounted) {
+            if std::mem::take(has_mounted) {
                 lock(watch).mounts_changed();
             }
             if self.queued.is_full() {
@@ -245,7 +246,7 @@ impl NamesReaders {
             let has_found = lock(watch).absorb(false);
             let Some(pause) = lock(watch).pause() else { return };
             silent = if has_found { 0 } else { silent + 1 };
-            has_mounted = bell.pause(&self.wake, pause);
+            *has_mounted = bell.pause(&self.wake, pause);
         }
     }
 

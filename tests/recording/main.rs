@@ -23,6 +23,7 @@ mod import_perf;
 mod instance_pool;
 mod layers;
 mod libaio;
+mod mount_changes;
 mod mpi_hosts;
 mod names;
 mod node_ranks;
