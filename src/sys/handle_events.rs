@@ -8,8 +8,8 @@
 //!
 //! An event with a handle keeps nothing in use, unlike one with a descriptor of the file
 //! (`sys::fanotify`): the file system can be unmounted while events wait, no lease is broken, and
-//! devices have events, too. Only while an event is looked up (`sys::listened_file_system`) its file
-//! system is in use. File systems without handles (proc, sysfs) have no events.
+//! devices have events, too. Only while an event is looked up (`sys::listened_file_system`) its
+//! file system is in use. File systems without handles (proc, sysfs) have no events.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -298,7 +298,7 @@ fn handles_lead_back(place: &File) -> io::Result<()> {
     let directory = open_for_handles(place)?;
     let found = FileHandle::of(directory.as_fd())?.find(directory.as_fd())?;
     let inode = |file: BorrowedFd<'_>| stat_and_mount_of(file).and_then(|(stat, _)| stat.inode());
-    let is_same = inode(found.as_fd()).is_some_and(|it| Some(it) == inode(directory.as_fd()));
+    let is_same = inode(found.as_fd()).is_some_and(|found| Some(found) == inode(directory.as_fd()));
     is_same.then_some(()).ok_or_else(|| Errno::EOPNOTSUPP.into())
 }
 

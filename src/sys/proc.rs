@@ -53,16 +53,18 @@ pub fn is_namespaced() -> bool {
     own != Path::new("pid:[4026531836]")
 }
 
-/// True if this process has other mounts, or another root directory, than the first process: these
-/// stay in use as long as a process has them. False if that cannot be read.
+/// True if this process has other mounts, or another root directory, than the first process of the
+/// machine: these stay in use as long as a process has them. False if that cannot be read.
 pub fn has_own_mounts() -> bool {
-    let namespaces = [1, std::process::id()].map(|pid| {
-        let link = fs::read_link(format!("/proc/{pid}/ns/mnt")).ok();
-        let root = fs::metadata(format!("/proc/{pid}/root/")).ok();
-        link.zip(root.map(|root| (root.dev(), root.ino())))
-    });
-    let [first, own] = namespaces;
-    first.is_some() && own != first
+    let mounts = |process: &str| {
+        let namespace = fs::read_link(format!("/proc/{process}/ns/mnt")).ok()?;
+        let root = fs::metadata(format!("/proc/{process}/root")).ok()?;
+        Some((namespace, root.dev(), root.ino()))
+    };
+    // The kernel's own threads have the same ones (kthreadd), and may be readable where process 1
+    // is not.
+    let first = mounts("1").or_else(|| mounts("2"));
+    first.is_some() && first != mounts("self")
 }
 
 /// True if the process belongs to a service of systemd, whose other processes are killed when its

@@ -13,15 +13,14 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use procfs::process::MountInfo;
+
 use crate::sys::closing_lock::{self, ClosingLock};
 use crate::sys::perf::{self, PerfEvent};
 use crate::sys::probe_events::{self, ProbeGroup};
 use crate::sys::tracefs::Tracefs;
 use crate::sys::tracefs_instance::{self, Instance};
-use crate::sys::{inheritance, instance_pool, proc, sandboxed_helper};
-
-/// List of the processes in the first control group, where it is writable.
-const FIRST_CGROUP: &str = "/sys/fs/cgroup/cgroup.procs";
+use crate::sys::{inheritance, instance_pool, mounts, proc, sandboxed_helper};
 
 /// Hidden verb of the process that releases the objects of another one.
 pub const VERB: &str = "release-kernel-objects";
@@ -84,8 +83,7 @@ impl KernelObjects {
 ///
 /// `ENOLCK`: that process has passed on no lock; those of reading tracefs.
 pub fn release(owner: u32) -> io::Result<()> {
-    // The control group of the caller can be removed when the recording is over.
-    let _ = std::fs::write(FIRST_CGROUP, "0");
+    leave_control_groups();
     let lock = closing_lock::path();
     let is_lock = |file: &Path| lock.as_deref() == Some(file);
     let is_in_instances =
@@ -113,4 +111,14 @@ pub fn release(owner: u32) -> io::Result<()> {
     let are_removed = probe_events::remove_stale(&tracefs, |other| other != owner);
     drop::<Vec<Instance>>(markers);
     instance_pool::keep(&tracefs, if are_removed { cleared } else { Vec::new() })
+}
+
+/// Enters the first control group of each hierarchy, so that those of the caller can be removed.
+/// One that does not allow it stays in use until the end of this process.
+fn leave_control_groups() {
+    let mounts = mounts::mounts_of("/proc/self").unwrap_or_default();
+    let is_whole = |mount: &MountInfo| mount.fs_type.starts_with("cgroup") && mount.root == "/";
+    for mount in mounts.into_iter().filter(is_whole) {
+        let _ = std::fs::write(mount.mount_point.join("cgroup.procs"), "0");
+    }
 }

@@ -14,7 +14,8 @@ use nix::unistd::Pid;
 
 use crate::support::driver::process;
 use crate::support::driver::recording::{BINARY, TIMEOUT, can_record, record, wait_until};
-use crate::support::machine::requirements::Need;
+use crate::support::machine::loop_device::LoopDevice;
+use crate::support::machine::requirements::{Need, make_cgroup};
 use crate::support::machine::turns::{
     alone, free_instances, remove_free_instances, tracer_instances,
 };
@@ -24,7 +25,39 @@ use crate::support::scratch_dir;
 const PURPOSES: [&str; 5] = ["block", "counter", "entries", "main", "names"];
 
 fn can_test() -> bool {
-    can_record(&[Need::KernelFile("/sys/kernel/tracing/instances")])
+    can_record(&[Need::KernelFile("/sys/kernel/tracing/instances"), Need::FirstMounts])
+}
+
+/// Fails if a recording keeps a file system in use that is mounted in a namespace of its caller, or
+/// the caller's control group.
+#[test]
+fn mounts_and_groups_of_the_caller_are_free_after_the_recording() {
+    if !can_test() || !can_record(&[Need::Cgroup, Need::Program("unshare")]) {
+        return;
+    }
+    let _alone = alone();
+    let dir = scratch_dir("caller");
+    let group = make_cgroup("iotrace-perf-caller").expect("a control group");
+    let record = format!(
+        "echo 0 > {}/cgroup.procs; {BINARY} -o {}/trace/ -- true",
+        group.display(),
+        dir.path().display()
+    );
+    run_shell(&record);
+    wait_until("the control group is free", || fs::remove_dir(&group).is_ok());
+    let device = LoopDevice::new(dir.path(), 16 << 20).expect("a loop device");
+    let device = device.path().display();
+    let own = format!(
+        "mkfs.ext4 -q -F {device} && unshare -m sh -c 'mount {device} /mnt && {BINARY} -o {}/own/ -- true'",
+        dir.path().display()
+    );
+    run_shell(&own);
+    run_shell(&format!("mkfs.ext4 -q -F {device}"));
+}
+
+#[track_caller]
+fn run_shell(script: &str) {
+    process::run(Command::new("sh").args(["-c", script]), TIMEOUT).expect("it ends").success();
 }
 
 /// Processes that look after free instances.

@@ -52,6 +52,8 @@ pub(crate) enum Need {
     Scheduler(&'static str),
     /// Namespaces and virtual networks in which a job has several hosts; never demanded of CI.
     JobHosts,
+    /// The mounts and the root directory of the first process; never demanded of CI.
+    FirstMounts,
 }
 
 /// Python with the modules of [`Need::PythonModule`]: `IOTRACE_PYTHON`, of a virtual environment,
@@ -88,6 +90,7 @@ pub(crate) fn verdict(need: Need, missing: Option<String>, in_ci: bool) -> bool 
             | Need::Browser
             | Need::PythonModule(_)
             | Need::JobHosts
+            | Need::FirstMounts
     );
     assert!(!in_ci || may_be_missing, "cannot run in CI: {reason}");
     eprintln!("skipped: {reason}");
@@ -186,6 +189,8 @@ fn missing(need: Need) -> Option<String> {
             (!Path::new(path).exists()).then(|| format!("the kernel has no {path}"))
         }
         Need::JobHosts => missing_job_hosts(),
+        Need::FirstMounts => proc::has_own_mounts()
+            .then(|| "these mounts are not those of the first process".to_owned()),
         Need::OpenFiles(files) => {
             let may = runs("sh", &["-c", &format!("ulimit -n {files}")]);
             (!may).then(|| format!("{files} open files are needed, and the hard limit is lower"))
