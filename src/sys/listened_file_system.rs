@@ -139,3 +139,60 @@ fn id_of(place: &File) -> io::Result<FileSystemId> {
     // SAFETY: a `__kernel_fsid_t` is two numbers of 4 bytes, without padding.
     Ok(unsafe { std::mem::transmute::<fsid_t, FileSystemId>(id) })
 }
+
+#[cfg(test)]
+mod tests {
+    use procfs::FromBufRead;
+    use procfs::process::MountInfos;
+
+    use super::*;
+
+    /// The first of the mounts (number, device, root, mount point), beside the others.
+    fn listened(mounts: &[[&str; 4]]) -> ListenedFileSystem {
+        let line = |[id, majmin, root, point]: &[&str; 4]| {
+            format!("{id} 1 {majmin} {root} {point} rw - ext4 /dev/d rw\n")
+        };
+        let text: String = mounts.iter().map(line).collect();
+        let mounts = MountInfos::from_buf_read(text.as_bytes()).expect("mounts").0;
+        let first = mounts.first().expect("a mount");
+        let mut listened = ListenedFileSystem {
+            majmin: first.majmin.clone(),
+            mount_id: first.mnt_id,
+            mount_point: first.mount_point.clone(),
+            elsewhere: Vec::new(),
+            is_stacked: false,
+            has_double: false,
+        };
+        let same: Vec<&MountInfo> =
+            mounts.iter().filter(|mount| mount.majmin == first.majmin).collect();
+        listened.note_others(&same);
+        listened
+    }
+
+    #[test]
+    fn file_that_is_mounted_twice_has_other_names() {
+        let alone = listened(&[["20", "7:0", "/", "/m"], ["21", "7:1", "/", "/m/below"]]);
+        assert!(!alone.has_other_names(b"/m/a/file") && !alone.has_other_names(b"/m"));
+        assert!(alone.has_other_names(b"/elsewhere/file"), "not in the mount");
+        assert!(alone.has_other_names(b"/mm/file"), "not in the mount");
+        let part = listened(&[["20", "7:0", "/", "/m"], ["21", "7:0", "/a", "/n"]]);
+        assert!(part.has_other_names(b"/m/a/file") && !part.has_other_names(b"/m/b/file"));
+        let whole = listened(&[["20", "7:0", "/", "/"], ["21", "7:0", "/", "/n"]]);
+        assert!(whole.has_other_names(b"/b/file"));
+        let root = listened(&[["20", "7:0", "/", "/"], ["21", "7:0", "/a", "/n"]]);
+        assert!(root.has_other_names(b"/a/file") && !root.has_other_names(b"/b/file"));
+        let only_part = listened(&[["20", "7:0", "/sub", "/m"]]);
+        assert!(only_part.has_other_names(b"/m/file"), "its path in the file system is another");
+    }
+
+    #[test]
+    fn mount_point_is_found_while_it_is_mounted() {
+        let mounts = super::super::mounts::mounts_of("/proc/self").expect("mounts");
+        let proc = mounts.iter().find(|mount| mount.mount_point == Path::new("/proc"));
+        let (_, listened, _) = ListenedFileSystem::find(proc.expect("/proc")).expect("found");
+        assert!(listened.directory().is_ok());
+        let other = ListenedFileSystem { mount_id: -1, ..listened };
+        let error = other.directory().expect_err("another mount is there");
+        assert_eq!(error.raw_os_error(), Some(libc::ENODEV));
+    }
+}
