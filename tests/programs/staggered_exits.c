@@ -2,6 +2,7 @@
 // another, and MS milliseconds. Then every other one ends without a close, the others become
 // another program, which cannot have them. As long again later all is over, and DIR is looked at
 // once more.
+#define _GNU_SOURCE
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>

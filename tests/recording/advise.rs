@@ -12,7 +12,7 @@ use own_disk::OwnDisk;
 use serde_json::Value;
 
 use crate::support::driver::process;
-use crate::support::driver::recording::{BINARY, TIMEOUT, can_record};
+use crate::support::driver::recording::{BINARY, TIMEOUT, can_record, compile};
 use crate::support::machine::loop_device::LoopDevice;
 use crate::support::machine::mount::Mounted;
 use crate::support::machine::postgres::Server;
@@ -388,22 +388,23 @@ fn device_that_gets_one_request_at_a_time_is_found() {
 /// The partitions are announced to the kernel, which need not understand a table.
 #[test]
 fn partition_beside_a_physical_block_is_found() {
-    if !can_record(&[Need::Loop, Need::Program("addpart")]) {
+    if !can_record(&[Need::Loop]) {
         return;
     }
     let _turn = beside_others();
     let dir = scratch_dir("advise-partitions");
     let device = LoopDevice::new(dir.path(), 64 << 20).expect("a loop device");
-    let run = |program: &str, words: &[&str]| {
-        let mut command = Command::new(program);
+    let partition = compile("partition.c", dir.path());
+    let run = |words: &[&str]| {
+        let mut command = Command::new(&partition);
         process::run(command.arg(device.path()).args(words), TIMEOUT).expect("it ends").success();
     };
     let partitions = |starts: [&str; 2]| {
         for (number, start) in ["1", "2"].into_iter().zip(starts) {
-            run("addpart", &[number, start, "1021"]);
+            run(&[number, start, "1021"]);
         }
         let (_, report) = advise(&[], &["true"]);
-        ["1", "2"].iter().for_each(|number| run("delpart", &[number]));
+        ["1", "2"].iter().for_each(|number| run(&[number]));
         of_disk(&report, "misaligned-partition", device.name())
     };
     let name = format!("{}p1", device.name());

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::support::driver::json::JsonBlock;
 use crate::support::driver::process::{Finished, run};
-use crate::support::driver::recording::{BINARY, Recording, TIMEOUT, can_record, record};
+use crate::support::driver::recording::{BINARY, Recording, TIMEOUT, can_record, compile, record};
 use crate::support::machine::cpu_hog::CpuHog;
 use crate::support::machine::loop_device::LoopDevice;
 use crate::support::machine::mount::Mounted;
@@ -320,12 +320,13 @@ fn devices_in_use_are_refused() {
     let place = dir.path().join("mounted-part");
     fs::create_dir(&place).expect("a directory");
     let (part, place) = (format!("{node}p1"), place.display());
+    let partition = compile("partition.c", dir.path());
     shell(&format!(
-        "set -e; addpart {node} 1 2048 20480; mkfs.ext4 -q {part}; mount {part} {place}"
+        "set -e; {partition} {node} 1 2048 20480; mkfs.ext4 -q {part}; mount {part} {place}"
     ))
     .success();
     refused(&captured, idle.path(), &["--write"], "is mounted at");
-    shell(&format!("set -e; umount {place}; delpart {node} 1")).success();
+    shell(&format!("set -e; umount {place}; {partition} {node} 1")).success();
 
     shell(&format!("mkswap -q {node} >/dev/null; swapon {node}")).success();
     refused(&captured, idle.path(), &[], "swaps to");

@@ -299,7 +299,9 @@ fn unreadable_files_need_space() {
         return;
     }
     let _turn = beside_others();
-    let dir = scratch_dir("originals");
+    // A directory that each user can enter; that of the build may be in a home directory.
+    let dir = tempfile::Builder::new().prefix("originals").tempdir_in("/var/tmp");
+    let dir = dir.expect("a directory");
     let mounted = Mounted::new(dir.path(), "xfs", 400 << 20);
     let original = mounted.path().join("original");
     let file = File::create_new(&original).expect("space");

@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::support::driver::block_jobs::{JOBS, Job, ZEROES};
 use crate::support::driver::json::JsonBlock;
 use crate::support::driver::process;
-use crate::support::driver::recording::{Source, TIMEOUT, can_record, record, wait_until};
+use crate::support::driver::recording::{Source, TIMEOUT, can_record, compile, record, wait_until};
 use crate::support::machine::block_stack::{Backing, Stack};
 use crate::support::machine::cpu_hog::CpuHog;
 use crate::support::machine::loop_device::LoopDevice;
@@ -253,7 +253,7 @@ fn only_selected_disks_are_recorded() {
 
 /// Fails if what cannot be recorded by itself is taken for a disk, or the error does not help.
 fn unknown_disk_is_refused_with_a_list_of_disks(source: Source) {
-    if !can_record(&[Need::Loop, Need::Program("addpart")]) {
+    if !can_record(&[Need::Loop]) {
         return;
     }
     let _turn = beside_others();
@@ -272,7 +272,8 @@ fn unknown_disk_is_refused_with_a_list_of_disks(source: Source) {
         "{said}"
     );
     assert!(refuse(device.name(), &["-e", "read"]).contains("add `block` to -e"));
-    let mut partition = Command::new("addpart");
+    let programs = scratch_dir("partition");
+    let mut partition = Command::new(compile("partition.c", programs.path()));
     partition.arg(device.path()).args(["1", "2048", "2048"]);
     process::run(&mut partition, TIMEOUT).expect("it ends").success();
     let said = refuse(&format!("{}p1", device.name()), &[]);
