@@ -337,7 +337,10 @@ fn postgres_with_pgbench(source: Source) {
     let [clients, each] = [CLIENTS, EACH].map(|it| it.to_string());
     let run = ["-n", "-c", &clients, "-j", "2", "-t", &each];
     server.query("SELECT pg_stat_reset()");
-    let select = || drop(server.run("pgbench", &[&["-S"], run.as_slice()].concat()));
+    // One backend: PostgreSQL 17 counts a page that two want at once as read by both, though only
+    // one of them reads it.
+    let reads = (CLIENTS * EACH).to_string();
+    let select = || drop(server.run("pgbench", &["-n", "-S", "-c", "1", "-t", &reads]));
     let (operations, books, _) = attached(source, pid, &dir.path().join("reads"), select);
     assert_eq!(ProcIo::of_operations(&operations), books);
     for (table, column) in
