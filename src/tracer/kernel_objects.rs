@@ -7,7 +7,8 @@
 //! and keeps the instances for the next recording (`sys::instance_pool`). Until the events are
 //! closed, a lock says that calls take longer (`sys::closing_lock`).
 
-use std::io;
+use std::fs::OpenOptions;
+use std::io::{self, Write as _};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -117,8 +118,14 @@ pub fn release(owner: u32) -> io::Result<()> {
 /// One that does not allow it stays in use until the end of this process.
 fn leave_control_groups() {
     let mounts = mounts::mounts_of("/proc/self").unwrap_or_default();
-    let is_whole = |mount: &MountInfo| mount.fs_type.starts_with("cgroup") && mount.root == "/";
+    // Only root can change the directories there.
+    let is_whole = |mount: &MountInfo| {
+        let is_cgroup = mount.fs_type.starts_with("cgroup") && mount.root == "/";
+        is_cgroup && mount.mount_point.starts_with("/sys/fs/cgroup")
+    };
     for mount in mounts.into_iter().filter(is_whole) {
-        let _ = std::fs::write(mount.mount_point.join("cgroup.procs"), "0");
+        // No file is made or cut where there is no such list.
+        let list = OpenOptions::new().write(true).open(mount.mount_point.join("cgroup.procs"));
+        let _ = list.and_then(|mut list| list.write_all(b"0"));
     }
 }

@@ -32,7 +32,7 @@ fn can_test() -> bool {
 /// the caller's control group.
 #[test]
 fn mounts_and_groups_of_the_caller_are_free_after_the_recording() {
-    if !can_test() || !can_record(&[Need::Cgroup, Need::Program("unshare")]) {
+    if !can_test() || !can_record(&[Need::Cgroup, Need::Loop, Need::Program("mkfs.ext4")]) {
         return;
     }
     let _alone = alone();

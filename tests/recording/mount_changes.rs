@@ -34,12 +34,12 @@ fn files_of_equal_file_systems_are_told_apart() {
     let mkfs = process::run(mkfs.args(["-q", "-F"]).arg(device.path()), TIMEOUT);
     mkfs.expect("it ends").success();
     let script = "import os, subprocess, sys, time
-kept, device, place = sys.argv[1:]
+kept, device, place, mounts = sys.argv[1:]
 opener = os.fork()
 while opener == 0:
-    os.close(os.open(kept + '/top', os.O_RDWR | os.O_CREAT))
+    os.close(os.open(kept + '/kept-open', os.O_RDWR | os.O_CREAT))
     time.sleep(0.0002)
-for mount in range(20):
+for mount in range(int(mounts)):
     subprocess.run(['mount', device, place], check=True)
     for file in range(3):
         os.close(os.open(f'{place}/file{file}', os.O_RDWR | os.O_CREAT))
@@ -48,19 +48,23 @@ for mount in range(20):
 os.kill(opener, 9)";
     let trace = scratch_dir("mounts");
     let changed = changed.join("m");
-    let words = ["python3", "-c", script, text(kept.path()), text(device.path()), text(&changed)];
+    let mounts = MOUNTS.to_string();
+    let places = [kept.path(), device.path(), &changed].map(text);
+    let words = [&["python3", "-c", script][..], &places, &[mounts.as_str()]].concat();
     let (finished, recording) = record(&trace.path().join("trace"), &["-a"], &words);
     finished.success();
     recording.assert_whole();
     let operations = recording.operations();
+    let is_called =
+        |path: &str, name: &str| path.rsplit('/').next().is_some_and(|file| file.starts_with(name));
     let opens = |name: &str| -> Vec<&JsonOperation> {
         let is_named = |it: &&JsonOperation| {
-            it.name == "openat" && it.path.as_ref().is_some_and(|path| path.contains(name))
+            it.name == "openat" && it.path.as_ref().is_some_and(|path| is_called(path, name))
         };
         operations.iter().filter(is_named).collect()
     };
-    let (tops, files) = (opens("/top"), opens("/file"));
-    let top = kept.path().join("top");
+    let (tops, files) = (opens("kept-open"), opens("file"));
+    let top = kept.path().join("kept-open");
     assert!(tops.iter().all(|it| it.path.as_deref() == top.to_str()), "{tops:#?}");
     let place = text(&changed);
     let is_there = |it: &&JsonOperation| it.path.as_ref().is_some_and(|it| it.starts_with(place));
