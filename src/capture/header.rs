@@ -372,7 +372,7 @@ pub struct End {
     /// Difference of `CLOCK_REALTIME` at that time from its expected value, ns, caused by setting
     /// the clock or by sleep of the machine. `None` if it was not measured.
     pub wall_moved_ns: Option<i64>,
-    /// Reason of the end: `exit`, `interrupt`, `duration`, `disk-full`, …
+    /// Reason of the end: `exit`, `interrupt`, `duration`, … (docs/json/info.md lists them).
     pub reason: String,
     /// Exit status of the launched program; `None` if none was launched or it is still running.
     pub exit_code: Option<i32>,

@@ -14,7 +14,7 @@ use super::scope_lines;
 use super::summary_lines::{self, archive_lines};
 use crate::capture::header::CaptureScope;
 use crate::pipeline::Summary;
-use crate::text::quantity::{count, counted, size, time};
+use crate::text::quantity::{counted, size, time};
 use crate::text::shares;
 use crate::text::table::incomplete_line;
 
@@ -82,26 +82,31 @@ fn subject(summary: &Summary) -> String {
         ("system", _) => "the machine for".to_owned(),
         (_, Some(program)) if has_ended => format!("{} ran", of_ranks(scope, program)),
         (_, Some(program)) => format!("recorded {} for", of_ranks(scope, program)),
-        (_, None) if !scope.threads.is_empty() => {
-            let tids: Vec<String> = scope.threads.iter().map(i32::to_string).collect();
-            format!("thread {} for", tids.join(", "))
-        }
         (_, None) => format!("{} for", attached(scope)),
     }
 }
 
-/// Returns the processes to which a recording was attached: those of a group by its name.
-fn attached(scope: &CaptureScope) -> String {
+/// Returns the processes or threads to which a recording was attached: the processes of a group by
+/// its name.
+pub(super) fn attached(scope: &CaptureScope) -> String {
+    if !scope.threads.is_empty() {
+        let tids: Vec<String> = scope.threads.iter().map(i32::to_string).collect();
+        return format!("{} {}", noun(tids.len(), ["thread", "threads"]), tids.join(", "));
+    }
     if let Some(group) = &scope.group {
-        let noun = if scope.roots.len() == 1 { "process" } else { "processes" };
-        return format!("{} {noun} of {group}", count(scope.roots.len() as u64));
+        return format!("{} of {group}", counted(scope.roots.len() as u64, "process"));
     }
     let pids: Vec<String> = scope.roots.iter().take(PIDS_SHOWN).map(i32::to_string).collect();
     let more = match scope.roots.len().saturating_sub(PIDS_SHOWN) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    format!("process {}{more}", pids.join(", "))
+    format!("{} {}{more}", noun(scope.roots.len(), ["process", "processes"]), pids.join(", "))
+}
+
+/// Returns the noun for so many: one, or more.
+fn noun(count: usize, [one, more]: [&'static str; 2]) -> &'static str {
+    if count == 1 { one } else { more }
 }
 
 /// Returns the name of a program, with the number of its ranks on this node.

@@ -10,6 +10,7 @@ use super::completeness;
 use super::convert::open;
 use super::converted::Converted;
 use super::cost_lines::kinds_with_more;
+use super::ending::attached;
 use super::error::CliError;
 use super::info_mounts;
 use super::report_output::print_text;
@@ -18,11 +19,12 @@ use super::{capsule_lines, scope_lines};
 use crate::analysis::audit::{self, ProcessAudit};
 use crate::analysis::call_totals::{BlockTotals, CallTotals, Totals};
 use crate::capture::fact::StackEnd;
-use crate::capture::header::{Counts, Disk, End, RingCounts, TracerCost};
+use crate::capture::header::{Counts, Disk, End, Header, RingCounts, TracerCost};
 use crate::operation::block::DiskstatsClass;
 use crate::operation::disk;
 use crate::operation::user_stacks::UnwindStats;
 use crate::pipeline::{OtherRequests, Summary};
+use crate::report::recording_end::recording_end;
 use crate::text::{escape, quantity};
 use crate::units::{DevId, KernelTime, SECTOR_BYTES};
 
@@ -358,13 +360,23 @@ fn described(drive: &Disk) -> Option<String> {
     Some(format!("disk      {} ({}): {}", drive.name, drive.dev, all.join("; ")))
 }
 
+/// Returns what was recorded: a command, processes that ran already, or the machine.
+fn traced(header: &Header) -> String {
+    let scope = &header.scope;
+    match (&header.imported, scope.command.as_slice(), scope.mode.as_str()) {
+        (Some(origin), [], _) => format!("traced    what {} recorded", origin.tool),
+        (None, [], "system") => "traced    the whole machine".to_owned(),
+        (None, [], _) => format!("traced    {}", attached(scope)),
+        (_, command, _) => format!("command   {}", command.join(" ")),
+    }
+}
+
 fn as_text(info: &Converted, bytes: u64) -> String {
     let summary = &info.summary;
     let header = &summary.header;
     let duration_ms = (summary.end_time().0 - summary.start().0) / 1_000_000;
     let started =
         jiff::Timestamp::from_nanosecond(header.clock.start_realtime_ns.into()).unwrap_or_default();
-    let end = summary.end.as_ref().map_or("did not end in order", |end| end.reason.as_str());
     let mut lines = vec![
         format!(
             "host      {} ({}, {}, {} CPUs)",
@@ -379,8 +391,8 @@ fn as_text(info: &Converted, bytes: u64) -> String {
             duration_ms % 1000,
             header.scope.mode,
         ),
-        format!("command   {}", header.scope.command.join(" ")),
-        format!("ended     {end}"),
+        traced(header),
+        format!("ended     {}", recording_end(summary.end.as_ref())),
         format!("counters  {}", summary.ledger),
     ];
     lines.extend(header.job.as_ref().map(|job| format!("job       {}", scope_lines::job(job))));

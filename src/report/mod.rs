@@ -22,6 +22,7 @@ mod places;
 mod pseudo_files;
 pub mod ranks;
 mod read_ahead;
+pub mod recording_end;
 pub mod replay;
 pub mod replay_block;
 pub mod replay_brief;

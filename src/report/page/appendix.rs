@@ -5,6 +5,7 @@ use maud::{Markup, html};
 use super::input::PageInput;
 use super::page_table::{cut, page_table, sentence};
 use super::reports::{PageReports, table};
+use crate::report::recording_end::recording_end;
 use crate::text::quantity::{count, counted, size};
 
 /// Longest list of tracepoints, in letters.
@@ -60,7 +61,7 @@ fn machine(input: &PageInput<'_>) -> Vec<(&'static str, String)> {
         ("source of names", with_reason(&header.names, &header.names_reason)),
         ("records", count(ledger.records)),
         ("lost", counted(input.summary.lost(), "record")),
-        ("ended", end.map_or_else(|| "not in order".to_owned(), |end| end.reason.clone())),
+        ("ended", recording_end(end)),
     ];
     if let Some(origin) = &header.imported {
         all.push(("imported", format!("{} ({}; {})", origin.tool, origin.format, origin.file)));

@@ -25,13 +25,18 @@ pub struct PageInput<'a> {
 impl PageInput<'_> {
     /// Returns the subject of the recording: its program, or its scope.
     pub(super) fn subject(&self) -> String {
-        let scope = &self.summary.header.scope;
+        let header = &self.summary.header;
+        let scope = &header.scope;
         let words = scope.command.join(" ");
+        if let Some(origin) = header.imported.as_ref().filter(|_| words.is_empty()) {
+            return format!("what {} recorded in {}", origin.tool, origin.file);
+        }
         match (words.as_str(), scope.roots.as_slice()) {
             ("", []) => "the whole machine".to_owned(),
             ("", roots) => {
+                let noun = if roots.len() == 1 { "process" } else { "processes" };
                 let roots: Vec<String> = roots.iter().map(ToString::to_string).collect();
-                format!("process {}", roots.join(", "))
+                format!("{noun} {}", roots.join(", "))
             }
             _ => words,
         }
