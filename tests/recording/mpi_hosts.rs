@@ -26,13 +26,14 @@ use crate::support::{scratch_dir, text};
 /// Starts a process on each host.
 #[track_caller]
 fn mpirun(hosts: &JobHosts, dir: &Path, command: &str) -> String {
-    let names: Vec<String> = (1..=3).map(JobHosts::address).collect();
+    // Open MPI 5 finds no slots on addresses of --host.
+    let slots = |number| format!("{} slots=1\n", JobHosts::address(number));
+    fs::write(dir.join("hostfile"), (1..=3).map(slots).collect::<String>()).expect("space");
     let line = format!(
-        "mpirun --allow-run-as-root --mca plm_rsh_agent {}/agent --mca oob_tcp_if_include eth0 \
-         --mca btl tcp,self --mca btl_tcp_if_include eth0 -n 3 --host {} --map-by ppr:1:node \
-         {command}",
-        text(dir),
-        names.join(",")
+        "mpirun --allow-run-as-root --mca plm_rsh_agent {0}/agent --mca oob_tcp_if_include eth0 \
+         --mca btl tcp,self --mca btl_tcp_if_include eth0 -n 3 --hostfile {0}/hostfile \
+         --map-by ppr:1:node {command}",
+        text(dir)
     );
     let finished = hosts.run(1, &line).success();
     finished.stdout() + &finished.stderr()

@@ -14,7 +14,7 @@ use crate::support::driver::recording::{
 };
 use crate::support::machine::requirements::Need;
 use crate::support::machine::turns::beside_others;
-use crate::support::{scratch_dir, text};
+use crate::support::{public_scratch_dir, scratch_dir, text};
 
 /// Capabilities as bits (linux/capability.h).
 const fn bits(numbers: &[u32]) -> u64 {
@@ -155,8 +155,7 @@ const OTHER: u32 = 65534;
 
 /// A directory of another user's in a new one of root's, in which that user may enter.
 fn others_directory() -> (TempDir, PathBuf) {
-    let dir = scratch_dir("rights");
-    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("ours");
+    let dir = public_scratch_dir("rights");
     let others = dir.path().join("others");
     fs::create_dir(&others).expect("space");
     chown(&others, Some(OTHER), Some(OTHER)).expect("given away");

@@ -18,7 +18,7 @@ use crate::support::driver::recording::{
 };
 use crate::support::machine::requirements::Need;
 use crate::support::machine::turns::{alone, beside_others};
-use crate::support::scratch_dir;
+use crate::support::{public_scratch_dir, scratch_dir};
 
 /// A shell at a terminal of its own.
 struct Shell {
@@ -179,8 +179,7 @@ fn closed_terminal_hangs_up_the_program() {
 
 /// A directory in which the user of `--as-user` may write, in one that is root's.
 fn for_nobody() -> (tempfile::TempDir, PathBuf) {
-    let dir = scratch_dir("terminal");
-    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("ours");
+    let dir = public_scratch_dir("terminal");
     let free = dir.path().join("free");
     fs::create_dir(&free).expect("space");
     fs::set_permissions(&free, fs::Permissions::from_mode(0o1777)).expect("ours");

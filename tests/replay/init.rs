@@ -15,7 +15,7 @@ use crate::support::driver::recording::{
 use crate::support::machine::mount::Mounted;
 use crate::support::machine::requirements::{Need, require_all};
 use crate::support::machine::turns::beside_others;
-use crate::support::{copy_program, scratch_dir, text};
+use crate::support::{copy_program, public_scratch_dir, scratch_dir, text};
 use nix::unistd::{Whence, lseek};
 use serde_json::Value;
 
@@ -300,8 +300,7 @@ fn unreadable_files_need_space() {
     }
     let _turn = beside_others();
     // A directory that each user can enter; that of the build may be in a home directory.
-    let dir = tempfile::Builder::new().prefix("originals").tempdir_in("/var/tmp");
-    let dir = dir.expect("a directory");
+    let dir = public_scratch_dir("originals");
     let mounted = Mounted::new(dir.path(), "xfs", 400 << 20);
     let original = mounted.path().join("original");
     let file = File::create_new(&original).expect("space");

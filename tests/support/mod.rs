@@ -17,6 +17,8 @@ pub(crate) mod machine;
 pub(crate) mod oracle;
 pub(crate) mod page;
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -27,6 +29,15 @@ use tempfile::TempDir;
 pub(crate) fn scratch_dir(name: &str) -> TempDir {
     let root = env!("CARGO_TARGET_TMPDIR");
     tempfile::Builder::new().prefix(name).tempdir_in(root).expect("create a directory for the test")
+}
+
+/// Directory that every user can enter: the checkout may be in the home directory of root.
+#[track_caller]
+pub(crate) fn public_scratch_dir(name: &str) -> TempDir {
+    let dir = tempfile::Builder::new().prefix(name).tempdir_in("/var/tmp");
+    let dir = dir.expect("create a directory for the test");
+    fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).expect("it is ours");
+    dir
 }
 
 /// A copy of a program that can be run. Another process makes it: what a test that runs beside this

@@ -61,13 +61,15 @@ fn requests_equal_the_kernel_counters(source: Source) {
     }
     let _alone = alone();
     let stack = Stack::new(Backing::Tmpfs);
-    let mut seen = check_books(source, &stack, "none", JOBS);
+    // More requests at once change what the driver does, not how a source has its events.
+    let of_source = |job: &&Job| source == Source::Tracefs || !job.name.ends_with("depth 64");
+    let jobs: Vec<Job> = JOBS.iter().filter(of_source).copied().collect();
+    let mut seen = check_books(source, &stack, "none", &jobs);
     let few = [
         "buffered random writes, fsync",
         "libaio in a row, depth 32",
         "four writers of the same places",
         "trims",
-        "ext4",
     ];
     // What a scheduler does is the same for both sources.
     let schedulers: &[&str] = match source {

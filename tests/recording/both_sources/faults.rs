@@ -18,7 +18,7 @@ use crate::support::machine::mount::Mounted;
 use crate::support::machine::requirements::Need;
 use crate::support::machine::subreaper::Subreaper;
 use crate::support::machine::turns::{alone, beside_others, tracer_instances};
-use crate::support::{copy_program, scratch_dir};
+use crate::support::{copy_program, public_scratch_dir, scratch_dir};
 
 for_each_source! {
     killed_tracer_loses_at_most_half_a_second,
@@ -226,8 +226,7 @@ fn without_the_right_to_trace() {
     }
     let _turn = beside_others();
     // A directory that others may enter and write.
-    let place =
-        tempfile::Builder::new().prefix("iotrace").tempdir_in("/var/tmp").expect("a directory");
+    let place = public_scratch_dir("iotrace");
     fs::set_permissions(place.path(), fs::Permissions::from_mode(0o777)).expect("open it");
     let binary = place.path().join("iotrace-perf");
     copy_program(BINARY, &binary);

@@ -18,7 +18,7 @@ use crate::support::driver::recording::{
 };
 use crate::support::machine::requirements::{Need, require, require_all};
 use crate::support::machine::turns::{alone, beside_others, tracer_instances};
-use crate::support::scratch_dir;
+use crate::support::{public_scratch_dir, scratch_dir};
 
 for_each_source! {
     exit_code_is_the_programs_and_its_child_lives_on,
@@ -353,13 +353,11 @@ fn setuid_programs_work(source: Source) {
     let _turn = beside_others();
     let dir = scratch_dir("signals");
     // A copy of `id` that anybody runs as its owner; from a place that others may enter.
-    let place =
-        tempfile::Builder::new().prefix("suid").tempdir_in("/var/tmp").expect("a directory");
+    let place = public_scratch_dir("suid");
     let id = place.path().join("id");
     let script = format!(
-        "chmod 755 {0}; cp /usr/bin/id {1}; chown 65534 {1}; chmod 4755 {1}; \
-         setpriv --reuid 12345 --regid 12345 --clear-groups {1} -u; su -s /bin/sh -c 'id -u' {2}",
-        place.path().display(),
+        "cp /usr/bin/id {0}; chown 65534 {0}; chmod 4755 {0}; \
+         setpriv --reuid 12345 --regid 12345 --clear-groups {0} -u; su -s /bin/sh -c 'id -u' {1}",
         id.display(),
         "nobody"
     );

@@ -113,7 +113,7 @@ fn rates_are_those_of_fio() {
         session.sees(&format!("filter: {PROGRAM}"));
         let mut fio = Command::new(&link);
         fio.args(["--name=job", "--rw=randread", "--bs=4099", "--size=16m", "--time_based"]);
-        fio.args(["--runtime=20", "--rate_iops=400", "--ioengine=psync"]);
+        fio.args(["--runtime=12", "--rate_iops=400", "--ioengine=psync"]);
         fio.args(["--output-format=json", "--filename"]).arg(&file);
         let running = std::thread::spawn(move || {
             process::run(&mut fio, TIMEOUT).expect("it ends").success().stdout()

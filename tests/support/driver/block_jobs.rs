@@ -139,13 +139,13 @@ impl Job {
                 let force = if file_system == "ext4" { "-q -F" } else { "-q -f" };
                 let tree = env!("CARGO_MANIFEST_DIR");
                 format!(
-                    "tar -C {tree} -cf tree.tar src tests
+                    "tar -C {tree} -cf tree.tar tests
                      mkfs.{file_system} {force} {device}
                      mkdir mounted
                      mount -t {file_system} {device} mounted
                      tar -C mounted -xf tree.tar
                      sync -f mounted
-                     rm -r mounted/src
+                     rm -r mounted/tests/corpus
                      fstrim mounted
                      # Others may be looking at it.
                      for _ in $(seq 50); do umount mounted && break; sleep 0.1; done
