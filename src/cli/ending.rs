@@ -208,8 +208,9 @@ mod tests {
             group: group.map(str::to_owned),
             ..CaptureScope::default()
         };
-        assert_eq!(attached(&scope(2, None)), "process 100, 101");
-        let shown = "process 100, 101, 102, 103, 104, 105, 106, 107";
+        assert_eq!(attached(&scope(1, None)), "process 100");
+        assert_eq!(attached(&scope(2, None)), "processes 100, 101");
+        let shown = "processes 100, 101, 102, 103, 104, 105, 106, 107";
         assert_eq!(attached(&scope(8, None)), shown);
         assert_eq!(attached(&scope(311, None)), format!("{shown} and 303 more"));
         let group = Some("system.slice");
