@@ -22,6 +22,7 @@ mod places;
 mod pseudo_files;
 pub mod ranks;
 mod read_ahead;
+pub mod recorded_scope;
 pub mod recording_end;
 pub mod replay;
 pub mod replay_block;

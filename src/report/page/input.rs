@@ -2,6 +2,7 @@
 
 use crate::analysis::overview::Overview;
 use crate::pipeline::Summary;
+use crate::report::recorded_scope::attached;
 
 /// Results of a pass over a log, and sentences about them.
 #[derive(Clone, Copy, Debug)]
@@ -33,11 +34,7 @@ impl PageInput<'_> {
         }
         match (words.as_str(), scope.roots.as_slice()) {
             ("", []) => "the whole machine".to_owned(),
-            ("", roots) => {
-                let noun = if roots.len() == 1 { "process" } else { "processes" };
-                let roots: Vec<String> = roots.iter().map(ToString::to_string).collect();
-                format!("{noun} {}", roots.join(", "))
-            }
+            ("", _) => attached(scope),
             _ => words,
         }
     }
